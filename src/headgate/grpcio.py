@@ -145,7 +145,7 @@ def _threaded(calls: ThreadedCalls, handler: Any, method: str, context_of: Calla
     return make(limiting, handler.request_deserializer, handler.response_serializer)
 
 
-class _Gate(asgi.RateLimitMiddleware):
+class _Middleware(asgi.RateLimitMiddleware):
     """Checks of calls on an event loop."""
 
     def __init__(self, store: str | Limiter, rules: Rules, options: SetupOptions) -> None:
@@ -178,7 +178,7 @@ class _Gate(asgi.RateLimitMiddleware):
 class _FromThread:
     """Decides calls on the event loop, for functions that gRPC runs in threads."""
 
-    def __init__(self, gate: _Gate, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, gate: _Middleware, loop: asyncio.AbstractEventLoop) -> None:
         self._gate = gate
         self._loop = loop
 
@@ -220,7 +220,7 @@ class AioRateLimitInterceptor(grpc.aio.ServerInterceptor):
         for name in ("identify", "cost"):
             if callable(function := options.get(name)):
                 options[name] = _of_call(function)
-        self._gate = _Gate(store, rules, options)
+        self._gate = _Middleware(store, rules, options)
 
     async def close(self) -> None:
         """Close all connections, after the server has stopped."""

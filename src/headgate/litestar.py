@@ -53,7 +53,7 @@ _SETUP: Final = 'Litestar([…], plugins=[RateLimiter("memory://", rules="rules.
 _UNCHECKED: Final = f"this handler's limit is not enforced, since headgate is not installed; write {_SETUP}"
 
 
-class _Gate(asgi.RateLimitMiddleware):
+class _Middleware(asgi.RateLimitMiddleware):
     """Limits the calls that Litestar has routed."""
 
     def route_of(self, scope: Scope, below: str) -> Route:  # noqa: ARG002 (Litestar has routed the call)
@@ -103,7 +103,7 @@ class RateLimiter(InitPlugin):
         self, store: str | Limiter = "memory://", rules: Rules = None, **options: Unpack[SetupOptions]
     ) -> None:
         """The options are in the reference, docs/reference/frameworks.md; functions get Litestar's connection."""
-        self._gate = _Gate.__new__(_Gate)
+        self._gate = _Middleware.__new__(_Middleware)
         self._gate._start(_not_called, store, rules, setup_of(options, _SETUP), _of_connection)  # noqa: SLF001 (made here)
 
     def on_app_init(self, app_config: AppConfig) -> AppConfig:

@@ -39,7 +39,7 @@ def _about(meaning: str, read: Callable[[str], object], *, secret: bool = False)
     return {"meaning": meaning, "read": read, "secret": secret}
 
 
-_MANY: Final = whole(1, 1_000_000_000)
+_POSITIVE: Final = whole(1, 1_000_000_000)
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,14 +162,14 @@ class Settings:
     events: bool = field(default=True, metadata=_about("whether what happens is recorded", yes_or_no))
     denial_events_per_minute: int = field(
         default=10,
-        metadata=_about("how many denials of one caller by one rule become events before they are sampled", _MANY),
+        metadata=_about("how many denials of one caller by one rule become events before they are sampled", _POSITIVE),
     )
     events_per_minute: int = field(
         default=1_000,
-        metadata=_about("how many denials, and how many admissions, become events before they are sampled", _MANY),
+        metadata=_about("how many denials, and how many admissions, become events before they are sampled", _POSITIVE),
     )
     usage_users_per_day: int = field(
-        default=1_000_000, metadata=_about("how many users have usage of their own each day", _MANY)
+        default=1_000_000, metadata=_about("how many users have usage of their own each day", _POSITIVE)
     )
     metrics_months: int = field(
         default=84, metadata=_about("after how many months counts are deleted", whole(1, 1_200))

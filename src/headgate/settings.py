@@ -3,7 +3,7 @@
     $ HEADGATE_RULES_FILE=rules.yaml HEADGATE_PORT=8090 headgate serve
 
 An empty variable is the same as none. A setting that can hold a secret may also be given as
-the name of a file that holds it, with ``_FILE`` behind its name (``HEADGATE_REDIS_URL_FILE``).
+the name of a file that holds it, with ``_FILE`` after its name (``HEADGATE_REDIS_URL_FILE``).
 """
 
 from __future__ import annotations

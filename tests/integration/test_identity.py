@@ -71,17 +71,17 @@ def test_users_and_keys_are_found_as_they_were_written(database_url: str) -> Non
 
     async def run() -> None:
         async with people(database_url) as (identity, _):
-            user = await identity.stated(Request(user="u1"))
+            user = await identity.identify_trusted(Request(user="u1"))
             assert (user.tier, limit(user)) == ("pro", ["7/minute", "70/hour"])
-            assert (await identity.stated(Request(user='it\'s; "me"'))).tier == "free"
+            assert (await identity.identify_trusted(Request(user='it\'s; "me"'))).tier == "free"
             for unknown in ("u3", "' OR 1=1 --", "u1\n", "U1", "用户"):
-                assert await identity.stated(Request(user=unknown)) == Request(user=unknown)
-            key = await identity.stated(Request(api_key=KEY))
+                assert await identity.identify_trusted(Request(user=unknown)) == Request(user=unknown)
+            key = await identity.identify_trusted(Request(api_key=KEY))
             assert (key.user, key.tenant, key.tier, limit(key)) == ("u2", "t2", "pro", ["9/minute"])
             assert key.api_key is not None
             assert len(key.api_key) == 36
             for text in (REVOKED, EXPIRED, new_api_key(b"x" * 32)):
-                assert await identity.stated(Request(api_key=text)) == Request()
+                assert await identity.identify_trusted(Request(api_key=text)) == Request()
             assert identity.refused == {"revoked": 1, "expired": 1, "unknown": 1}
 
     asyncio.run(run())
@@ -94,16 +94,16 @@ def test_records_are_shared_between_processes(database_url: str, valkey: Server)
         store = store_at(valkey.url, None)
         cache = RedisCache(store)
         async with people(database_url, cache) as (identity, _):
-            await identity.stated(Request(user="u1"))
-            await identity.stated(Request(api_key=KEY))
+            await identity.identify_trusted(Request(user="u1"))
+            await identity.identify_trusted(Request(api_key=KEY))
             await wait_until_async(lambda: len(identity.records._tasks) == 0 if identity.records else False)
         async with people(database_url, RedisCache(store)) as (identity, database):
             async with database.use() as connection:
                 await connection.execute("UPDATE users SET tier = 'free' WHERE id = 'u1'")
-            assert (await identity.stated(Request(user="u1"))).tier == "pro", "from the cache"
+            assert (await identity.identify_trusted(Request(user="u1"))).tier == "pro", "from the cache"
             await cache.drop(["hg:user:u1"])
             identity.forget(["user:u1"])
-            assert (await identity.stated(Request(user="u1"))).tier == "free"
+            assert (await identity.identify_trusted(Request(user="u1"))).tier == "free"
             names = [name for name in str(valkey.ask("KEYS", "*")).split() if "hg:" in name]
             assert names
             assert KEY not in str(valkey.ask("KEYS", "*"))
@@ -120,27 +120,29 @@ def test_decisions_go_on_while_the_database_is_frozen(postgres: Postgres) -> Non
         async with people(postgres.new_database()) as (identity, _):
             records = identity.records
             assert records is not None
-            assert (await identity.stated(Request(user="u1"))).tier == "pro"
+            assert (await identity.identify_trusted(Request(user="u1"))).tier == "pro"
             records.forget(["*"])  # so that it has to be read again
             postgres.freeze()
             try:
                 for number in range(30):
-                    known = await identity.stated(Request(user="u1", tier="free"))
+                    known = await identity.identify_trusted(Request(user="u1", tier="free"))
                     assert (known.assumed, known.tier, limit(known)) == (True, "pro", ["7/minute", "70/hour"])
                     assert (await limiter.check(known)).identity == "assumed"
-                    unknown = await identity.stated(Request(user=f"new{number}", tier="pro"))
+                    unknown = await identity.identify_trusted(Request(user=f"new{number}", tier="pro"))
                     assert unknown == Request(user=f"new{number}", assumed=True)
                 assert not records.is_available
-                found = await asyncio.gather(*[identity.stated(Request(user=f"more{n}")) for n in range(1_000)])
+                found = await asyncio.gather(
+                    *[identity.identify_trusted(Request(user=f"more{n}")) for n in range(1_000)]
+                )
                 assert all(request.assumed for request in found)
             finally:
                 postgres.thaw()
             await wait_until_async(lambda: records.is_available)
             for _ in range(2):
-                user = await identity.stated(Request(user="u1", tier="free"))
+                user = await identity.identify_trusted(Request(user="u1", tier="free"))
                 assert (user.assumed, user.tier) == (False, "pro")
-            assert await identity.stated(Request(user="new1", tier="pro")) == Request(user="new1", tier="pro")
-            assert (await identity.stated(Request(api_key=KEY))).user == "u2"
+            assert await identity.identify_trusted(Request(user="new1", tier="pro")) == Request(user="new1", tier="pro")
+            assert (await identity.identify_trusted(Request(api_key=KEY))).user == "u2"
 
     asyncio.run(run())
 

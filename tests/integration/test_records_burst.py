@@ -99,7 +99,7 @@ async def wrong_tiers(identity: Identity, users: int, batch: int) -> int:
     wrong = 0
     for start in range(0, users, batch):
         numbers = range(start, min(start + batch, users))
-        requests = await asyncio.gather(*[identity.stated(Request(user=f"u{number}")) for number in numbers])
+        requests = await asyncio.gather(*[identity.identify_trusted(Request(user=f"u{number}")) for number in numbers])
         verdicts = await limiter.check_many(requests)
         wrong += sum(
             verdict.limit != (1000 if number % PREMIUM_EVERY == 0 else 10) or verdict.identity is not None
@@ -161,7 +161,9 @@ def test_a_frozen_database_marks_every_verdict_and_a_recovered_one_none(
             try:
                 limiter = Limiter.open(rules=RULES)
                 for _ in range(2):
-                    requests = await asyncio.gather(*[identity.stated(Request(user=f"u{n}")) for n in range(USERS)])
+                    requests = await asyncio.gather(
+                        *[identity.identify_trusted(Request(user=f"u{n}")) for n in range(USERS)]
+                    )
                     verdicts = await limiter.check_many(requests)
                     assert {(verdict.identity, verdict.limit) for verdict in verdicts} == {("assumed", 10)}
                     assert all(verdict.as_dict()["identity"] == "assumed" for verdict in verdicts)
@@ -190,7 +192,7 @@ def test_the_last_record_known_is_in_redis_for_a_process_that_starts_anew(
         try:
             async with process(users_url, valkey.url, clock=lambda: tomorrow) as identity:
                 for user, tier in (("u10", "premium"), ("u10", "premium"), ("u11", None), ("u1999", None)):
-                    request = await identity.stated(Request(user=user))
+                    request = await identity.identify_trusted(Request(user=user))
                     assert (request.tier, request.assumed) == (tier, True)
         finally:
             postgres.thaw()

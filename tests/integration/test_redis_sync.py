@@ -28,7 +28,7 @@ PATIENT = "?deadline_ms=30000"
 def waits(limiter: Limiter) -> bool:
     """Whether a thread waits for the server."""
     line = limiter._limiter.store.store.store._connection  # type: ignore[attr-defined] # looks inside
-    return line is not None and bool(line._turn.locked())
+    return line is not None and bool(line._lock.locked())
 
 
 def test_threads_together_get_exactly_the_limit(valkey: Server) -> None:
@@ -232,7 +232,7 @@ limiter = Limiter.open({valkey.url + PATIENT!r})
 limiter.hit("k", "5/hour")
 os.kill({valkey.pid}, signal.SIGSTOP)
 threading.Thread(target=limiter.hit, args=("k", "5/hour"), daemon=True).start()
-while not limiter._limiter.store.store.store._connection._turn.locked():
+while not limiter._limiter.store.store.store._connection._lock.locked():
     pass
 """
     try:

@@ -56,7 +56,7 @@ async def _serve(asked: dict[str, Any]) -> None:
     telemetry = Telemetry()
     identity = Identity(limiter.snapshots.clock, proxies=Proxies(["127.0.0.0/8"]))
     service = DecisionService(limiter, identity=identity, metrics=telemetry.text)
-    telemetry.sources.append(service.samples)
+    telemetry.add(service.samples)
     transport = Transport(Bounds(**asked.get("bounds", {})), asked["connections"])
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(serving_http(service, address, 1.0, transport))

@@ -29,7 +29,7 @@ def test_slices_take_turns() -> None:
 
     async def work(name: str) -> None:
         for _ in range(3):
-            await slices.turn()
+            await slices.wait_turn()
             done.append(name)
 
     async def run() -> None:
@@ -49,11 +49,11 @@ def test_a_loop_that_ended_leaves_no_queue_behind() -> None:
     slices = RoundRobin()
 
     async def give_up() -> None:
-        asyncio.create_task(slices.turn())  # noqa: RUF006 (it is to be left behind)
+        asyncio.create_task(slices.wait_turn())  # noqa: RUF006 (it is to be left behind)
         await asyncio.sleep(0)
 
     asyncio.run(give_up())
-    asyncio.run(slices.turn())
+    asyncio.run(slices.wait_turn())
 
 
 def test_a_reason_is_logged_now_and_then() -> None:
@@ -92,7 +92,7 @@ def test_metrics_are_written_once_a_second() -> None:
         return []
 
     telemetry = Telemetry(clock=clock)
-    telemetry.sources.append(samples)
+    telemetry.add(samples)
     texts = [telemetry.text() for _ in range(1_000)]
     assert written == 10
     assert texts[-1] is texts[-2]

@@ -46,7 +46,7 @@ def test_settings_become_an_identity() -> None:
         identity = identity_from(given, source, FakeCache(), FakeClock())
         token = signed({**CLAIMS, "exp": CLAIMS["exp"] - 61}, private_key("RSA"), "PS256")
         call = Call("GET", "/", "10.0.0.1:80", "203.0.113.9", None, f"Bearer {token}")
-        assert await identity.called(call) == Request("u1", None, None, "203.0.113.9", "pro", "GET", "/")
+        assert await identity.identify_call(call) == Request("u1", None, None, "203.0.113.9", "pro", "GET", "/")
         assert identity.api_key_header == "x-key"
         await identity.close()
 

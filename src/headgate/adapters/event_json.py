@@ -78,7 +78,7 @@ class JsonLines:
     def __init__(self, path: Path) -> None:
         """The file is made when the first batch comes. No other process may write to it."""
         self._path = path
-        self._turn = threading.Lock()
+        self._lock = threading.Lock()
         self._file: int | None = None
         self._written: OrderedDict[str, int] = OrderedDict()
         """How many lines of which batches are in the file, the last of them."""
@@ -97,7 +97,7 @@ class JsonLines:
         await asyncio.to_thread(self._close)
 
     def _append(self, batch: EventBatch) -> int:
-        with self._turn:  # a cancelled call continues here in its thread, and `close` may come meanwhile
+        with self._lock:  # a cancelled call continues here in its thread, and `close` may come meanwhile
             return self._write(batch)
 
     def _write(self, batch: EventBatch) -> int:
@@ -127,7 +127,7 @@ class JsonLines:
             return True
 
     def _close(self) -> None:
-        with self._turn:
+        with self._lock:
             self._forget()
 
     def _forget(self) -> None:

@@ -1,6 +1,6 @@
 """The last good documents in a folder: written beside, forced to the disk, then renamed; never half there.
 
-A file is one line of JSON that says what it is, and the document's body behind it.
+A file is one line of JSON that says what it is, and the document's body after it.
 """
 
 from __future__ import annotations

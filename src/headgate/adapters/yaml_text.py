@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 MAX_SIZE: Final = 64 * 1024 * 1024
 """In bytes for a file, in characters for a text."""
-_DEEPEST: Final = 20
+_MAX_DEPTH: Final = 20
 _FORBIDDEN: Final = yaml.reader.Reader.NON_PRINTABLE
 _TAB_INDENT: Final = re.compile(r" *\t")
 _WHOLE: Final = re.compile(r"[-+]?(?:0|[1-9][0-9]{0,30})")
@@ -105,8 +105,8 @@ class Document:
 
     def _value(self, event: Any, events: Iterator[Any], path: Path) -> Any:  # noqa: ANN401 (yaml has no types)
         line = _line(event.start_mark)
-        if len(path) > _DEEPEST:
-            raise _StopReading((), f"nested more than {_DEEPEST} deep", line)
+        if len(path) > _MAX_DEPTH:
+            raise _StopReading((), f"nested more than {_MAX_DEPTH} deep", line)
         self.lines.setdefault(path, line)
         if isinstance(event, yaml.AliasEvent):
             self.problem(path, "aliases (*name) are not supported; write the value out", line)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _TRIES: Final = 3
 _CLOCKS_DIFFER: Final = timedelta(hours=1)
 _QUIET: Final = timedelta(days=366)
-_STAYS: Final = timedelta(days=30)
+_MIN_KEPT: Final = timedelta(days=30)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class Bounds:
 
     def too_old(self, part: Part, now: datetime) -> bool:
         """Whether a part is deleted. A part that was written lately stays, however old its events are."""
-        return part.month.later(12 * self.years).end <= now and part.written_at + _STAYS <= now
+        return part.month.later(12 * self.years).end <= now and part.written_at + _MIN_KEPT <= now
 
 
 @dataclass(frozen=True, slots=True)

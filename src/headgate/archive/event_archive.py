@@ -49,14 +49,19 @@ class Found(NamedTuple):
 class EventArchive:
     """Events in an object store. Raises `ArchiveError`, and nothing else."""
 
-    origin = ""
-    """The id of the database; it must be set before any method but `found` is called."""
+    def __init__(self, store: ObjectStore, written_by: str, origin: str = "") -> None:
+        """`written_by` is the name of this program and its version.
 
-    def __init__(self, store: ObjectStore, written_by: str) -> None:
-        """`written_by` is the name of this program and its version."""
+        `origin` is the id of the database that the archive is filled from. Without it only `found` is of use.
+        """
         self.store = store
         self.url = store.url
+        self.origin = origin
         self._written_by = written_by
+
+    def of_database(self, origin: str) -> EventArchive:
+        """The same archive, as the database with this id fills it."""
+        return EventArchive(self.store, self._written_by, origin)
 
     async def found(self) -> Found:
         """All complete parts, of all databases."""

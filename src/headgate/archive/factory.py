@@ -70,7 +70,7 @@ async def open_archive(settings: Settings, clock: Callable[[], Micros] | None = 
     bounds = Bounds(settings.archive_days, settings.archive_years)
     try:
         await opened.start()
-        archive.origin = await events.origin()
+        archive = archive.of_database(await events.origin())
         yield OpenedArchive(Archiver(events, archive, retention, bounds), events, archive)
     finally:
         await opened.close()

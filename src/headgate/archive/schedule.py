@@ -80,14 +80,14 @@ def _without_password(url: str) -> tuple[str, str | None]:
     """The address of a database without its password, and the password."""
     parts = urlsplit(url)
     query = parse_qsl(parts.query, keep_blank_values=True)
-    stated = dict(query).get("password")
+    in_query = dict(query).get("password")
     user, colon, password = parts.netloc.rpartition("@")[0].partition(":")
     hosts = parts.netloc.rpartition("@")[2]
     netloc = f"{user}@{hosts}" if user else hosts
     others = urlencode([(name, value) for name, value in query if name != "password"])
-    if not colon and stated is None:
+    if not colon and in_query is None:
         return url, None
-    return urlunsplit(parts._replace(netloc=netloc, query=others)), unquote(password) if colon else stated
+    return urlunsplit(parts._replace(netloc=netloc, query=others)), unquote(password) if colon else in_query
 
 
 def _partial(folder: Path) -> Path:

@@ -127,7 +127,7 @@ def _how_long(store: CounterStore) -> str:
     return "counters end with this process" if isinstance(store, LocalStore) else "counters are kept there"
 
 
-_SOON: Final = 100
+_MAX_SHOWN_AMOUNT: Final = 100
 """An amount that a shell loop uses up while the operator watches."""
 _VARIABLE: Final = re.compile(r"\{[^}]*\}")
 
@@ -159,7 +159,7 @@ def _amount(rule: Rule, rule_set: RuleSet) -> int:
     if rule.tier_limit is not None:
         limits = rule_set.tiers[_tier(rule.match, rule_set.default_tier)].limits.get(rule.tier_limit, ())
     amount = min((limit.amount for limit in limits if isinstance(limit, Rate)), default=0)
-    return amount if rule.action is Action.REJECT and amount <= _SOON else 0
+    return amount if rule.action is Action.REJECT and amount <= _MAX_SHOWN_AMOUNT else 0
 
 
 def _tier(match: Match, default_tier: str | None) -> str:

@@ -114,20 +114,20 @@ async def _main(service: Service, link: SupervisorPipes) -> None:
     carrying = transport(chosen)
     async with AsyncExitStack() as stack:
         telemetry = Telemetry(LEADER, service.folder, restarts=link.restarts)
-        telemetry.sources.append(carrying.closed.samples)
+        telemetry.add(carrying.closed.samples)
         running = await stack.enter_async_context(decision_service(chosen, telemetry))
         control = running.control
         if control is not None and where.admin is not None:
             # Here, because it takes as long to import as all the rest.
             from headgate.edge.admin.server import serving_admin  # noqa: PLC0415 (see above)
 
-            telemetry.sources.append(control.admin.refused.samples)
+            telemetry.add(control.admin.refused.samples)
             await stack.enter_async_context(telemetry.rates.reading())
             serving = serving_admin(control.admin, where.admin)
             # A service that was started is whole when it says so; one that recovers answers checks first.
             await stack.enter_async_context(serving if link.restarts == 0 else _meanwhile(serving))
         time_slice, closed, refused = TimeSlice(), ClosedConnections("grpc"), RefusedSignIns("grpc")
-        telemetry.sources += [closed.samples, refused.samples]
+        telemetry.add(closed.samples, refused.samples)
         await stack.enter_async_context(
             rate_limit_service(
                 running.limiter,
@@ -208,7 +208,7 @@ async def _worker(service: Service, number: int, link: SupervisorPipes) -> None:
     Supervision(link)
     carrying = transport(service.chosen)
     telemetry = Telemetry(str(number), service.folder, restarts=link.restarts)
-    telemetry.sources.append(carrying.closed.samples)
+    telemetry.add(carrying.closed.samples)
     address = service.where.http
     assert address is not None  # noqa: S101 (only services that decide have workers)
     async with decision_service(service.chosen, telemetry, leads=False) as running:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-_GLANCE: Final = 100
+_MAX_CELL: Final = 100
 _READABLE: Final = 12
 """The width below which no text is folded."""
 _MAX_LINES: Final = 3
@@ -79,9 +79,9 @@ def columns(
         is_number = heading in numbers
         is_whole = is_number or heading in whole or heading.endswith("(UTC)")
         is_long = is_whole or heading in long
-        most = None if is_long else _GLANCE
+        most = None if is_long else _MAX_CELL
         cells = [cell(each, most) for each in contents]
-        found.append(Column(cell(heading, _GLANCE), cells, "right" if is_number else "left", is_whole, is_long))
+        found.append(Column(cell(heading, _MAX_CELL), cells, "right" if is_number else "left", is_whole, is_long))
     return found
 
 

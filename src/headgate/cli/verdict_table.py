@@ -16,8 +16,8 @@ _LONG: Final = ((86_400, "d"), (3_600, "h"), (60, "min"))
 _MILLISECOND: Final = 0.001
 _SHORT: Final = 0.01
 """Below so many seconds a span is in a smaller unit."""
-_MANY: Final = 100
-"""From here on a number has no digits behind its point."""
+_WHOLE_FROM: Final = 100
+"""From here on a number has no decimals."""
 
 
 def print_verdict(verdict: Mapping[str, Any]) -> None:
@@ -74,7 +74,7 @@ def span(seconds: float | None) -> str:
     for size, unit in _LONG:
         if seconds >= size:
             many = seconds / size
-            return f"{many:,.0f} {unit}" if many >= _MANY else f"{many:.3g} {unit}"
+            return f"{many:,.0f} {unit}" if many >= _WHOLE_FROM else f"{many:.3g} {unit}"
     if 0 < seconds < _SHORT:
         return f"{seconds * 1e3:.3g} ms" if seconds >= _MILLISECOND else f"{seconds * 1e6:.3g} us"
     return f"{seconds:.3g} s"

@@ -30,7 +30,7 @@ SHORT: Final[Micros] = 10 * SECOND
 """In shorter windows calls are spread from the first on: the delay is small, and a burst would use up the limit."""
 _MARGIN: Final = 1.05
 """Clocks and networks vary; at this much below the allowed pace, few calls arrive too early."""
-_LATE: Final = 2
+_MAX_CATCH_UP: Final = 2
 """How many intervals a late call may catch up."""
 _RESERVE: Final = 35
 """Slow down when less than 1/35 of the limit is left."""
@@ -63,7 +63,7 @@ class Pace:
     def begun(self, now: Micros) -> None:
         """A call is sent."""
         # A sleeping thread wakes up late; the next call catches up.
-        begins = now if self._is_plenty() else max(self._due, now - _LATE * self._interval_now)
+        begins = now if self._is_plenty() else max(self._due, now - _MAX_CATCH_UP * self._interval_now)
         self._left -= 1
         self._interval_now = self._interval(now)
         self._due = begins + self._interval_now
@@ -107,7 +107,7 @@ class Pace:
         return round(max(even, min(slowed, until_reset)))
 
 
-_CLOSER: Final = 0.98
+_GAP_FACTOR: Final = 0.98
 _MIN_GAP: Final[Micros] = MILLISECOND
 _MAX_GAP: Final[Micros] = 10 * SECOND
 
@@ -136,7 +136,7 @@ class GuessedPace:
 
     def answered(self) -> None:
         """A call was answered, so the gap shrinks a little."""
-        closer = int(self._gap * _CLOSER)
+        closer = int(self._gap * _GAP_FACTOR)
         self._gap = closer if closer >= _MIN_GAP else 0
 
     def refused(self, now: Micros) -> None:

@@ -86,7 +86,7 @@ class Activity:
         after: tuple[date, str, str] | None = None,
         most: int = 50,
     ) -> Sequence[Row]:
-        """What was used each day, both days included, behind the day, user and rule id `after`; yesterday and today."""
+        """What was used each day, both days included, after the day, user and rule id `after`; yesterday and today."""
         between = days(self._now(), first, last, most=MAX_DAYS)
         return await self._database.rows("events.usage", *between, user, *(after or (None, None, None)), most)
 
@@ -99,7 +99,7 @@ class Activity:
         after: tuple[date, str] | None = None,
         most: int = 50,
     ) -> Sequence[Row]:
-        """The requests of API keys each day, both days included, behind the day and key `after`."""
+        """The requests of API keys each day, both days included, from after the day and key `after`."""
         between = days(self._now(), first, last, most=MAX_DAYS)
         return await self._database.rows("keys.usage", *between, key, *(after or (None, None)), most)
 

@@ -66,7 +66,7 @@ _LENGTHS: Final = {
     Granularity.HOUR: AN_HOUR,
     Granularity.DAY: timedelta(days=1),
 }
-_FINEST: Final = ((Granularity.MINUTE, timedelta(hours=6)), (Granularity.HOUR, timedelta(days=4)))
+_GRANULARITIES: Final = ((Granularity.MINUTE, timedelta(hours=6)), (Granularity.HOUR, timedelta(days=4)))
 """Up to which span a sum is made of which rows."""
 _NO_POSITION: Final = (None,) * 6
 
@@ -152,7 +152,7 @@ class Analytics:
     ) -> Sequence[Mapping[str, Any]]:
         """Endpoints with requests, denials and times, those with most of `order` first."""
         since, until = span(time_of(self._clock()), since, until, longest=MAX_SPAN)
-        chosen = next((each for each, longest in _FINEST if until - since <= longest), Granularity.DAY)
+        chosen = next((each for each, longest in _GRANULARITIES if until - since <= longest), Granularity.DAY)
         since -= (since - _EPOCH) % _LENGTHS[chosen]
         rows = await self._database.rows("analytics.endpoints", chosen.value, since, until, order.value, most)
         return [with_quantiles(row) for row in rows]

@@ -68,7 +68,7 @@ class Blocks:
         self._announce = announce
 
     async def list(self, *, after: str | None = None, most: int = 50, subject: str | None = None) -> list[BlockRecord]:
-        """Blocks by id, those behind the id `after`; of one user id, key id, or with one address in their network."""
+        """Blocks by id, from after the id `after`; of one user id, key id, or with one address in their network."""
         behind = id_before(after)
         if subject is None:
             rows = await self._database.rows("blocks.list", behind, most)

@@ -44,7 +44,7 @@ class DatabaseSubscriber:
         self._empty = empty
         self._every = every
         self._wanted = asyncio.Event()
-        self._turn = asyncio.Lock()
+        self._lock = asyncio.Lock()
         self._position = Position()
         self.confirmed: float | None = None
         """When the database last answered since it is followed, on the clock of the event loop."""
@@ -76,7 +76,7 @@ class DatabaseSubscriber:
 
     async def look(self) -> None:
         """Take what is newer in the database than here, and forget what has changed; raises what goes wrong."""
-        async with self._turn:
+        async with self._lock:
             try:
                 await self._look()
             except Exception as error:

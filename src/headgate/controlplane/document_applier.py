@@ -103,7 +103,7 @@ class DocumentApplier:
         self._active: dict[str, DocumentId] = {}
         self._refused: dict[str, DocumentId] = {}
         self._hopeless: dict[str, DocumentId] = {}
-        self._turn = asyncio.Lock()
+        self._lock = asyncio.Lock()
         self.state = {kind: ActiveDocument() for kind in takers}
         self.refused: Counter[Refusal] = Counter()
         self.has_changed = asyncio.Event()
@@ -150,7 +150,7 @@ class DocumentApplier:
 
     async def take(self, kind: str, document: Document, origin: Origin) -> Refusal | None:
         """Activate a document; if it is refused, the previous one stays active and the reason is returned."""
-        async with self._turn:  # the feed and the database may offer something at the same time
+        async with self._lock:  # the feed and the database may offer something at the same time
             refused: tuple[Refusal, str] | None
             if document.kind != kind:
                 refused = (Refusal.KIND, f"it is a document of kind {document.kind!r}")
@@ -172,7 +172,7 @@ class DocumentApplier:
 
         Raises whatever is wrong with it.
         """
-        async with self._turn:
+        async with self._lock:
             if kind not in self._active:
                 await in_thread(self._takers[kind], data, 0)
                 self._note(kind, ActiveDocument(origin, 0))

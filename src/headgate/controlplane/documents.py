@@ -33,7 +33,7 @@ _MAX_FOOTER: Final = 64
 def make(kind: str, number: int, data: object, lineage: str = "") -> Document:
     """The document of some data. Takes seconds for a hundred thousand rules: call it in a thread.
 
-    The version of the format is behind the compressed JSON, where versions that know of none do not look.
+    The version of the format stands after the compressed JSON, where older versions do not look.
     """
     text = json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     body = zlib.compress(text.encode(), level=6) + b"\nheadgate document format %d\n" % VERSION

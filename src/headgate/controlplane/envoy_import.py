@@ -41,7 +41,7 @@ _REFUSED: Final = (
     "own if it costs more than 1"
 )
 _MAX_REQUESTS: Final = 2**32 - 1
-_DEEPEST: Final = 50
+_MAX_DEPTH: Final = 50
 _DOMAIN: Final = "domain"
 _LEFT_OUT: Final = (
     "this descriptor and what is below it are left out, and its requests get what is for all values of the key, if "
@@ -130,8 +130,8 @@ def _nodes(fields: Fields, keys: tuple[str, ...], made: ImportedRules) -> list[_
     if not isinstance(listed, list | tuple):
         fields.problem(f"expected a list of descriptors, not {short_repr(listed)}", "descriptors")
         return []
-    if len(keys) >= _DEEPEST:
-        fields.problem(f"descriptors are nested deeper than {_DEEPEST} levels", "descriptors")
+    if len(keys) >= _MAX_DEPTH:
+        fields.problem(f"descriptors are nested deeper than {_MAX_DEPTH} levels", "descriptors")
         return []
     seen: set[str] = set()
     nodes: list[_Node] = []

@@ -61,7 +61,7 @@ def shown_id(text: str) -> str:
 
 
 def id_before(after: str | None) -> UUID:
-    """The id that a page of a list begins behind."""
+    """The id that a page of a list begins after."""
     before = UUID(int=0) if after is None else id_of(after)
     if before is None:
         raise InvalidFields(

@@ -47,7 +47,7 @@ class Keys:
         after: str | None = None,
         most: int = 50,
     ) -> list[KeyRecord]:
-        """Keys by id, those behind the id `after`, of a user, or that begin with `prefix`."""
+        """Keys by id, from after the id `after`, of a user, or that begin with `prefix`."""
         if user is not None and prefix is not None:
             raise InvalidFields([Problem(("prefix",), "keys are found by user or by prefix; send one of both")])
         if state is not None and state not in set(KeyState):

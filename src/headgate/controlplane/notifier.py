@@ -42,7 +42,7 @@ class Notifier:
         self._cache = cache
         self._every = every
         self._patience = patience
-        self._turn = asyncio.Lock()
+        self._lock = asyncio.Lock()
         self._other = ""
         """The lineage of another database whose place in the feed we took last."""
         self.trouble: str | None = None
@@ -79,7 +79,7 @@ class Notifier:
         self.trouble = trouble
 
     async def _catch_up(self) -> None:
-        async with self._turn:
+        async with self._lock:
             try:
                 state = await self._feed.state()
             except StoreError:

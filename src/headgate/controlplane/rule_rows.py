@@ -110,8 +110,8 @@ class Edit:
 
 def id_in(name: str, *contents: Mapping[str, Any] | None) -> str:
     """The id that a rule of this name states in the first of its contents, or its name."""
-    stated = (data.get("id") for data in contents if data is not None)
-    return next((each for each in stated if isinstance(each, str)), name)
+    ids = (data.get("id") for data in contents if data is not None)
+    return next((each for each in ids if isinstance(each, str)), name)
 
 
 def under_name(data: Mapping[str, Any], name: str, id_: str) -> dict[str, Any]:

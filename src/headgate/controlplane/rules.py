@@ -70,7 +70,7 @@ class Rules:
         search: str | None = None,
         state: RuleState | None = None,
     ) -> list[RuleRecord]:
-        """Rules by name, from behind the name `after`; `tier` and `endpoint` are as a rule's `match` names them.
+        """Rules by name, from after the name `after`; `tier` and `endpoint` are as a rule's `match` names them.
 
         `search` is a part of the name, in letters of either case.
         """
@@ -309,8 +309,8 @@ def complete(data: object, name: str | None = None, *, stored: bool = False) -> 
 
 def _check_id(before: RuleRecord, data: object) -> None:
     """Raise `InvalidRules` if other content would make another rule of it."""
-    stated = data.get("id") if isinstance(data, dict) else None
-    if stated is not None and stated != before.id:
+    given = data.get("id") if isinstance(data, dict) else None
+    if given is not None and given != before.id:
         message = f"the rule {before.name!r} has the id {before.id!r}, and a rule keeps its id; write that id, or none"
         raise InvalidRules([Problem(("id",), message)])
 

@@ -81,7 +81,7 @@ class Users:
     async def list(
         self, *, tier: str | None = None, prefix: str | None = None, after: str | None = None, most: int = 50
     ) -> list[UserRecord]:
-        """Users by id, those behind the id `after`, on a tier, and with ids that begin with `prefix`."""
+        """Users by id, from after the id `after`, on a tier, and with ids that begin with `prefix`."""
         if after is not None and (wrong := unusable(after)):
             raise InvalidFields([Problem(("after",), wrong)])
         if prefix is not None:

@@ -96,13 +96,13 @@ class Demand:
         That is, what was counted in the present one or in the one before, whichever is more.
         """
         if now >= self._current_ends:
-            self._turn(now)
+            self._rotate(now)
         recent = units if over <= _INTERVAL else units * _INTERVAL // over
         if recent < units:
             self._slices[-1].add(key, units - recent)
         return max(self._current.add(key, recent), self._last.counts.get(key, 0))
 
-    def _turn(self, now: Nanos) -> None:
+    def _rotate(self, now: Nanos) -> None:
         """Begin the next interval. After a pause, what came before says nothing about the present."""
         passed = self._current
         self._last = passed if now < self._current_ends + _INTERVAL else Sketch()
@@ -118,7 +118,7 @@ class Demand:
     def hottest(self, most: int, now: Nanos) -> Hottest:
         """The hottest counters of the last minute."""
         if now >= self._current_ends:
-            self._turn(now)
+            self._rotate(now)
         whole = Sketch()
         for each in (*self._slices, self._current):
             whole.merge(each)

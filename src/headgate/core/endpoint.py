@@ -80,7 +80,7 @@ def path_problem(path: str) -> str | None:
     """Why a path cannot be matched with rules, or None.
 
     A long one, cut short, could pass by the rule that it belongs to. With a control character it could too: to one
-    server NUL ends the path, and a pattern that ends in ``$`` matches with a line feed behind it.
+    server NUL ends the path, and a pattern that ends in ``$`` matches with a line feed after it.
     """
     if is_too_long(path):
         return _TOO_LONG

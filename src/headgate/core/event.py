@@ -167,7 +167,7 @@ def event_of(
     stands_for: int = 1,
 ) -> Event:
     """The event of one verdict; `cost` is what the caller stated beside the request."""
-    user, tenant, api_key, ip, tier, method, path, attributes, route, stated, limits, _ = request
+    user, tenant, api_key, ip, tier, method, path, attributes, route, own_cost, limits, _ = request
     rule, hit, decision = deciding(verdict, kind)
     used = limit = charged = None
     status, wait = _PASSED, None
@@ -180,8 +180,8 @@ def event_of(
         wait = least or None if decision is None else decision.retry_after
         wait = None if wait is None else max(wait, least)
     extra = None
-    if attributes or route or stated is not None or cost is not None or limits is not None:
-        extra = _extra(attributes, route, stated if cost is None else cost, limits)
+    if attributes or route or own_cost is not None or cost is not None or limits is not None:
+        extra = _extra(attributes, route, own_cost if cost is None else cost, limits)
     if stands_for > 1:
         extra = {**(extra or {}), "stands_for": stands_for}
     api_key = public_name(api_key) if api_key else None

@@ -6,7 +6,7 @@ from secrets import token_hex
 from typing import Final
 
 _LETTERS: Final = 32
-_TOGETHER: Final = 128
+_DRAWN_AT_ONCE: Final = 128
 """Ids that are drawn at once: one system call for each would take longer than to decide a request."""
 _drawn: Final[list[str]] = []
 
@@ -21,7 +21,7 @@ def new_id() -> str:
 
 def draw_anew() -> str:
     """A new id, and others in place of those that were drawn and not used; a process calls this after a fork."""
-    text = token_hex(_LETTERS // 2 * _TOGETHER)
+    text = token_hex(_LETTERS // 2 * _DRAWN_AT_ONCE)
     mine, *others = [text[at : at + _LETTERS] for at in range(0, len(text), _LETTERS)]
     _drawn[:] = others
     return mine

@@ -41,7 +41,7 @@ _ESCAPED: Final = frozenset(b"{}|%")
 _FIRST_PRINTABLE, _LAST_PRINTABLE = 0x20, 0x7E
 
 BARE: Final = "rl:h:"
-_BESIDE: Final = "|~"
+_COMPANION_MARK: Final = "|~"
 
 SUBJECTS: Final = {"user": "u", "api_key": "k", "tenant": "t", "ip": "i"}
 """Parts of `per` that name a caller, in the order in which they become the subject."""
@@ -87,14 +87,14 @@ def hit_key(key: str, code: str) -> str:
 def companion(name: str, label: str) -> str:
     """The name of another key that must live in the same slot as a counter."""
     if name.startswith("rl:{"):
-        return f"{name}{_BESIDE}{label}"
+        return f"{name}{_COMPANION_MARK}{label}"
     # The names of bare keys have no braces in them, so all of one can be the hash tag.
     return f"rl:~{{{name}}}:{label}"
 
 
 def is_companion(name: str) -> bool:
     """Whether a name is that of a key beside a rule's counter, which is in one piece however the counter is spread."""
-    return _BESIDE in name
+    return _COMPANION_MARK in name
 
 
 def plain_hit(name: str) -> tuple[str, str] | None:

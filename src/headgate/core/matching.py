@@ -212,7 +212,7 @@ class Snapshot:
 
 
 def _is_template(pattern: str) -> bool:
-    """Whether a pattern stands for all paths of one form; what is behind a prefix may have any form."""
+    """Whether a pattern stands for all paths of one form; what follows a prefix may have any form."""
     return "{" in pattern and not pattern.endswith("*")
 
 

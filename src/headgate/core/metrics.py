@@ -45,10 +45,10 @@ class Sample(NamedTuple):
     """One number."""
 
     name: str
-    """The metric's; of a histogram with ``_bucket``, ``_sum`` or ``_count`` behind it."""
+    """The metric's; of a histogram with ``_bucket``, ``_sum`` or ``_count`` after it."""
     value: float
     labels: tuple[str, ...] = ()
-    """Their values, in the metric's order; of a bucket its upper end behind them."""
+    """Their values, in the metric's order; of a bucket its upper end after them."""
 
 
 _COUNTER, _GAUGE, _HISTOGRAM = MetricKind

@@ -80,7 +80,7 @@ def format_duration(span: Micros) -> str:
 
 
 def format_period(span: Micros) -> str:
-    """Write a span as it stands behind the slash of a limit: ``hour``, but ``30s``."""
+    """Write a span as it stands after the slash of a limit: ``hour``, but ``30s``."""
     return _WORDS.get(span) or format_duration(span)
 
 

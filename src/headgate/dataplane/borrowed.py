@@ -118,7 +118,7 @@ class Borrower:
     async def _enlarge(self, hit: Hit, block: BorrowedBlock) -> Decision | None:
         """Make a block large enough for a hit; the refusal, if home has too little."""
         refusals, failures = block.refusals, block.failures
-        async with block.turn:  # one asks, and the others wait for what it gets, a refusal or an outage too
+        async with block.lock:  # one asks, and the others wait for what it gets, a refusal or an outage too
             missing = hit.cost - block.left(self._clock())
             if missing <= 0:
                 return None
@@ -179,7 +179,7 @@ class Borrower:
 
     async def _renew(self, hit: Hit, block: BorrowedBlock) -> None:
         """Borrow again before the block is spent; if home has nothing, that is for the next hit to say."""
-        async with block.turn:
+        async with block.lock:
             try:
                 await self._borrow(hit, block, 1)
             except HeadgateError as error:
@@ -204,7 +204,7 @@ class Borrower:
         block = self._blocks.get(hit.key)
         if block is None:
             return await self._peek(hit, 0)
-        async with block.turn:  # what is on its way would count twice, or not at all; but peeks do not wait for peeks
+        async with block.lock:  # what is on its way would count twice, or not at all; but peeks do not wait for peeks
             left = block.left(self._clock())
         return await self._peek(hit, left)
 

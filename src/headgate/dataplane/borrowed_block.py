@@ -27,6 +27,7 @@ class BorrowedBlock:
         "failures",
         "grants",
         "left_at_home",
+        "lock",
         "meter",
         "refusals",
         "refused",
@@ -34,7 +35,6 @@ class BorrowedBlock:
         "reset_at",
         "size",
         "spent",
-        "turn",
         "used_at",
         "users",
     )
@@ -56,7 +56,7 @@ class BorrowedBlock:
         self.failed: HeadgateError | None = None
         """Why home gave no answer the last time."""
         self.failures = 0
-        self.turn = asyncio.Lock()
+        self.lock = asyncio.Lock()
         self.renewing: asyncio.Task[Any] | None = None
         self.users = 0
         """Hits that are being taken, and blocks that are being asked for."""

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 DEFAULT_MEGABYTES: Final = 16
 _MEGABYTE: Final = 1_000_000
-_OF_STANDINGS: Final = 4
+_STANDINGS_SHARE: Final = 4
 """One part in so many is for them."""
 _DECIDED: Final = frozenset({Source.STORE, Source.LEASE})
 """The store has counted: now, or a block that a region has borrowed."""
@@ -64,7 +64,7 @@ class DenyCache:
         self.hits = 0
         """How many requests were answered from memory; under threads, nearly."""
         self._clock = clock
-        of_standings = megabytes * _MEGABYTE // _OF_STANDINGS
+        of_standings = megabytes * _MEGABYTE // _STANDINGS_SHARE
         self._denials: EntryTable[Denial] = EntryTable(megabytes * _MEGABYTE - of_standings)
         self._standings: EntryTable[KnownAdmission] = EntryTable(of_standings)
         self.denied = self._denied = self._denials.entries

@@ -30,11 +30,11 @@ log = logging.getLogger("headgate")
 
 EVENTS: Final = "events"
 COUNTS: Final = "counts"
-_TOGETHER: Final = 2_000
-_COUNTED_TOGETHER: Final = 20_000
+_EVENTS_PER_BATCH: Final = 2_000
+_COUNTS_PER_BATCH: Final = 20_000
 """Users, and times: more than events, because only the users with most requests of a batch get rows by the minute."""
 _ALLOWED: Final = EventKind.ALLOWED.value
-_RATHER_FULL: Final = 10_000
+_FLUSH_AT: Final = 10_000
 _SECONDS_BETWEEN_LOOKS: Final = (0.01, 0.25)
 
 
@@ -229,7 +229,7 @@ class Flusher:
         while not self._stopping.is_set():
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._stopping.wait(), max(least, min(most, due - now())))
-            if now() >= due or self._recorder.waiting >= _RATHER_FULL:
+            if now() >= due or self._recorder.waiting >= _FLUSH_AT:
                 due = now() + self._every  # from the beginning of one flush to that of the next, however long it takes
                 await self.flush()
 
@@ -245,11 +245,11 @@ class Flusher:
         server, region = self._origin
         if dropped:
             journal.skip(EVENTS, dropped)
-        for start in range(0, len(events), _TOGETHER):
-            journal.append(EVENTS, EventBatch(new_id(), server, region, events[start : start + _TOGETHER]))
+        for start in range(0, len(events), _EVENTS_PER_BATCH):
+            journal.append(EVENTS, EventBatch(new_id(), server, region, events[start : start + _EVENTS_PER_BATCH]))
         self._in_hand = 0
-        times = [latencies[start : start + _COUNTED_TOGETHER] for start in range(0, len(latencies), _COUNTED_TOGETHER)]
-        of_keys = [keys[start : start + _COUNTED_TOGETHER] for start in range(0, len(keys), _COUNTED_TOGETHER)]
-        for some, beside, also in zip_longest(cut(counts, _COUNTED_TOGETHER), times, of_keys):
+        times = [latencies[start : start + _COUNTS_PER_BATCH] for start in range(0, len(latencies), _COUNTS_PER_BATCH)]
+        of_keys = [keys[start : start + _COUNTS_PER_BATCH] for start in range(0, len(keys), _COUNTS_PER_BATCH)]
+        for some, beside, also in zip_longest(cut(counts, _COUNTS_PER_BATCH), times, of_keys):
             journal.append(COUNTS, CountBatch(new_id(), server, region, some or [], beside or [], tuple(also or ())))
         journal.write()

@@ -54,7 +54,7 @@ class Call(NamedTuple):
     api_key: str | None = None
 
 
-class Beside(NamedTuple):
+class Companion(NamedTuple):
     """Something that is started and closed together with an `Identity`."""
 
     start: Callable[[], Awaitable[None]]
@@ -87,34 +87,34 @@ class Identity:
         """How many requests were given a tier and limits that are assumed."""
         self.tokens = tokens
         self.records = records
-        self.beside: Beside | None = None
+        self._companion: Companion | None = None
         self._clock = clock
         self._proxies = proxies or Proxies()
         self._keeps_stated = on_unknown is OnUnknownIdentity.STATED
         foreign = on_foreign_key or (OnForeignApiKey.COUNT if records is None else OnForeignApiKey.ADDRESS)
         self._counts_foreign = foreign is OnForeignApiKey.COUNT
 
-    async def stated(self, request: Request) -> Request:
+    async def identify_trusted(self, request: Request) -> Request:
         """The request of a trusted caller, with what is on record about the user and the API key it states.
 
         Form and checksum of a key are looked at first. One that fails is left out; if it is nothing like ours, and
         foreign keys count, it is a name that the caller has for it, and stays. Without records there are no keys of
         ours to find: what is malformed is then left out where counters get their names (`public_name`).
         """
-        return await self._stated(request, counts_foreign=self._counts_foreign)
+        return await self._identify(request, counts_foreign=self._counts_foreign)
 
-    async def vouched(self, request: Request) -> Request:
+    async def identify_by_program(self, request: Request) -> Request:
         """The same for a program that identifies its callers itself: its own names for keys always count."""
-        return await self._stated(request, counts_foreign=True)
+        return await self._identify(request, counts_foreign=True)
 
     async def with_key(self, request: Request, digest: bytes) -> Request:
         """The request with the key that has this SHA-256, for those who know a key by its id alone."""
         if self.records is None:
             return request
-        key, read = await self._recorded(self.records, digest)
-        return await self._special(self.records, _with_key(request, key), key, read)
+        key, read = await self._valid_key(self.records, digest)
+        return await self._with_record(self.records, _with_key(request, key), key, read)
 
-    async def _stated(self, request: Request, *, counts_foreign: bool) -> Request:
+    async def _identify(self, request: Request, *, counts_foreign: bool) -> Request:
         given, records = request.api_key, self.records
         if given and counts_foreign and (records is None or not is_meant_as_ours(given)):
             request = request._replace(api_key=foreign_name(given, has_ids=records is not None))
@@ -125,9 +125,9 @@ class Identity:
         if given:
             key, read = await self._key(records, given)
             request = _with_key(request, key)
-        return await self._special(records, request, key, read)
+        return await self._with_record(records, request, key, read)
 
-    async def called(self, call: Call) -> Request:
+    async def identify_call(self, call: Call) -> Request:
         """The request behind a call, with what its credentials prove."""
         token = _token(call.authorization)
         is_key = token is not None and looks_like_api_key(token)
@@ -144,16 +144,17 @@ class Identity:
             user, tenant, key_id = user or key.user, tenant or key.tenant, key.id
         address = self._proxies.address(call.peer, call.forwarded_for, call.forwarded)
         request = Request(user, tenant, key_id, address, bearer.tier, call.method, call.path)
-        return request if self.records is None else await self._special(self.records, request, key, read)
+        return request if self.records is None else await self._with_record(self.records, request, key, read)
 
     async def _key(self, records: Records, text: str) -> tuple[KeyRecord | None, Entry | None]:
         """The record of a key if the key is valid, and what was read."""
         if not looks_like_api_key(text):
             self.refused["malformed"] += 1
             return None, None
-        return await self._recorded(records, hash_of(text))
+        return await self._valid_key(records, hash_of(text))
 
-    async def _recorded(self, records: Records, digest: bytes) -> tuple[KeyRecord | None, Entry | None]:
+    async def _valid_key(self, records: Records, digest: bytes) -> tuple[KeyRecord | None, Entry | None]:
+        """The record of a key, if it is known, not revoked and not expired, and what was read."""
         read = await records.key(digest)
         key = read.record
         if read.is_missing:
@@ -168,7 +169,9 @@ class Identity:
             return key, read
         return None, read
 
-    async def _special(self, records: Records, request: Request, key: KeyRecord | None, found: Entry | None) -> Request:
+    async def _with_record(
+        self, records: Records, request: Request, key: KeyRecord | None, found: Entry | None
+    ) -> Request:
         """The request with its tier (the key's, the user's, or its own) and its own limits."""
         is_assumed = is_missing = False
         if found is not None and found.is_assumed:
@@ -198,14 +201,18 @@ class Identity:
         if self.records is not None:
             self.records.forget(names)
 
+    def start_with(self, companion: Companion) -> None:
+        """Start and close this too, after the parts of this object: what invalidates its records, for example."""
+        self._companion = companion
+
     async def start(self) -> None:
         """Fetch keys and connect before the first request. Continues if that fails."""
         if self.tokens is not None:
             await self.tokens.keys.refresh()
         if self.records is not None:
             await self.records.start()
-        if self.beside is not None:
-            await self.beside.start()
+        if self._companion is not None:
+            await self._companion.start()
 
     async def close(self) -> None:
         """Close everything."""
@@ -213,8 +220,8 @@ class Identity:
             await self.tokens.keys.close()
         if self.records is not None:
             await self.records.close()
-        if self.beside is not None:
-            await self.beside.close()
+        if self._companion is not None:
+            await self._companion.close()
 
 
 def _with_key(request: Request, key: KeyRecord | None) -> Request:

@@ -60,7 +60,7 @@ def _block(block: Block | None) -> dict[str, Any] | None:
     return {"id": block.id, "reason": block.reason, "until": None if block.until is None else block.until / SECOND}
 
 
-_TOGETHER: Final = 100
+_BATCH_SIZE: Final = 100
 """Counters that are looked at in one call; a script must not run for long."""
 _DEPENDS: Final = ("tenant", "api_key", "ip")
 """What a rule can count per beside the user that is not known of a user alone."""
@@ -138,8 +138,8 @@ async def reset(limiter: Limiter, user: Request, rule: str | None = None) -> int
         entry for entry in entries if entry.is_users_own and not entry.depends_on and rule in (None, entry.rule.name)
     ]
     keys = [entry.hit.key for entry in own if entry.hit]
-    for start in range(0, len(keys), _TOGETHER):
-        await limiter.store.reset(keys[start : start + _TOGETHER])
+    for start in range(0, len(keys), _BATCH_SIZE):
+        await limiter.store.reset(keys[start : start + _BATCH_SIZE])
     return len(keys)
 
 
@@ -150,8 +150,8 @@ def _as_they_stand(entries: Sequence[QuotaEntry], decisions: Mapping[str, Decisi
 async def _look(peek: Callable[[Sequence[Hit]], Awaitable[Sequence[Decision]]], hits: Sequence[Hit]) -> list[Decision]:
     """One call after another: a store that is asked everything at once has no time for decisions."""
     found: list[Decision] = []
-    for start in range(0, len(hits), _TOGETHER):
-        found += await peek(hits[start : start + _TOGETHER])
+    for start in range(0, len(hits), _BATCH_SIZE):
+        found += await peek(hits[start : start + _BATCH_SIZE])
     return found
 
 

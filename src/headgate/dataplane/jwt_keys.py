@@ -132,7 +132,7 @@ def _fitting(key: object) -> frozenset[str]:
 log = logging.getLogger("headgate")
 
 _BETWEEN: Final[Micros] = 10 * SECOND
-_AGE: Final[Micros] = 300 * SECOND
+_MAX_AGE: Final[Micros] = 300 * SECOND
 _SECONDS: Final = 5.0
 _MAX_KEYS: Final = 64
 
@@ -202,7 +202,7 @@ class KeySet:
         if not fitting:
             self._fetch_again(_BETWEEN)
         else:
-            self._fetch_again(_AGE)
+            self._fetch_again(_MAX_AGE)
         return fitting[0] if len(fitting) == 1 else None
 
     def _fetch_again(self, age: Micros) -> None:

@@ -1,7 +1,7 @@
 """The blocks that this process holds, and what has to be asked of the store for them.
 
 Nothing here waits. Spending happens in the thread of the caller; what is owed to the store (blocks that are wanted,
-units that go back) is noted, and `headgate.dataplane.leased` carries it out. All under one lock.
+units that go back) is noted, and `headgate.dataplane.leased` does it. All under one lock.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ _new = tuple.__new__  # half the time of FromLease(...)
 class LeaseBook:
     """Blocks by counter."""
 
-    def __init__(self, clock: Callable[[], Nanos]) -> None:
-        """`clock` is monotonic."""
+    def __init__(self, clock: Callable[[], Nanos], on_work: Callable[[], None] = lambda: None) -> None:
+        """`clock` is monotonic; `on_work` is called when something is owed to the store."""
         self.clock = clock
         self.lock = threading.RLock()  # may be asked for again by a signal's handler in the same thread
         self.named: dict[Key, Block] = {}
@@ -43,8 +43,7 @@ class LeaseBook:
         """Requests that were answered from blocks; under threads, nearly."""
         self.expired = 0
         """Units that were not spent in time, and went back."""
-        self.on_work: Callable[[], None] = lambda: None
-        """Called when something is owed to the store."""
+        self._on_work = on_work
         self._requested: dict[Key, BlockRequest] = {}
         self._in_flight: dict[Key, bool] = {}
         """Counters for which a block was asked; False if it must not be used any more."""
@@ -158,7 +157,7 @@ class LeaseBook:
                     block.left += cost
                 elif cost:  # it went back without this part
                     self._owed.append(Receipt(block.key, block.meter, block.stamp, cost, NO_NAME))
-                    self.on_work()
+                    self._on_work()
         return answers
 
     def peek(self, hits: Sequence[Hit]) -> Sequence[Decision] | None:
@@ -195,7 +194,7 @@ class LeaseBook:
         if has_enough or request.key in self._in_flight:
             return
         self._requested[request.key] = request
-        self.on_work()
+        self._on_work()
 
     def requested(self, processes: int) -> list[tuple[BlockRequest, int]]:
         """Blocks to be asked for now, with their sizes. Each ends with `granted` or `not_granted`."""
@@ -313,7 +312,7 @@ class LeaseBook:
         unspent = block.unspent()
         if unspent is not None:
             self._owed.append(unspent)
-            self.on_work()
+            self._on_work()
 
     def _put(self, block: Block) -> None:
         self.named[block.key] = block

@@ -81,9 +81,8 @@ class Leased:
         self.processes = processes
         self._blocks = blocks
         self._is_closing = False
-        self._book = LeaseBook(clock)
         self._worker: LeaseWorker = (ThreadWorker if blocks else LoopWorker)(self._tend)
-        self._book.on_work = self._worker.wake
+        self._book = LeaseBook(clock, self._worker.wake)
         self._until_sample = 0
         self._granted = self._refused = self._granted_units = self._returned_units = 0
         self.held = self._book.named

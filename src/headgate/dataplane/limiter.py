@@ -119,7 +119,7 @@ class Limiter:
     async def check(self, request: Request, cost: int | None = None) -> Verdict:
         """Decide a request, and count it if every rule admits it."""
         observer = self.observer
-        timer = None if observer is None else observer.turn()
+        timer = None if observer is None else observer.next_timer()
         started = 0.0 if timer is None else timer()
         plan = self.plan(request, cost)
         if plan.shadows:
@@ -139,7 +139,7 @@ class Limiter:
         if self._take_held is None or not self._held:  # else the plan would be made twice for nothing
             return None
         observer = self.observer
-        timer = None if observer is None else observer.turn()
+        timer = None if observer is None else observer.next_timer()
         started = 0.0 if timer is None else timer()
         plan = self.plan(request, cost)
         if plan.shadows or not plan.enforced:
@@ -166,7 +166,7 @@ class Limiter:
 
     def _check_without_waiting(self, request: Request, cost: int | None = None) -> Verdict:
         observer = self.observer
-        timer = None if observer is None else observer.turn()
+        timer = None if observer is None else observer.next_timer()
         started = 0.0 if timer is None else timer()
         plan = self.plan(request, cost)
         if plan.shadows:

@@ -64,7 +64,7 @@ class CallVerdict(NamedTuple):
 async def decide(limiter: Limiter, parts: Sequence[DescriptorPlan]) -> CallVerdict:
     """Decide one call; it has at least one descriptor."""
     observer = limiter.observer
-    timer = None if observer is None else observer.turn()
+    timer = None if observer is None else observer.next_timer()
     started = 0.0 if timer is None else timer()
     made = await _decided(limiter, parts)
     if observer is not None:

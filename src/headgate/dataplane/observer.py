@@ -19,7 +19,7 @@ class DecisionObserver(Protocol):
     """What the limiter calls before and after each check."""
 
     @property
-    def turn(self) -> Callable[[], Timer | None]:
+    def next_timer(self) -> Callable[[], Timer | None]:
         """Called before a check: the timer, if this one is to be timed."""
 
     def offer(self, request: Request, cost: int | None, verdict: Verdict, started: float, /) -> None:
@@ -35,9 +35,9 @@ class ObserverChain:
         self._listeners = listeners
 
     @property
-    def turn(self) -> Callable[[], Timer | None]:
-        """See `DecisionObserver.turn`."""
-        return self._observer.turn
+    def next_timer(self) -> Callable[[], Timer | None]:
+        """See `DecisionObserver.next_timer`."""
+        return self._observer.next_timer
 
     def offer(self, request: Request, cost: int | None, verdict: Verdict, started: float, /) -> None:
         """See `DecisionObserver.offer`."""

@@ -48,15 +48,15 @@ MAX_EVENTS: Final = 20_000
 """That wait to be taken. When more come, the oldest go. With the longest texts (ASCII) they take 115 MB."""
 MAX_SHORTCUTS: Final = 5_000
 _MAX_ONE_IN: Final = 64
-_LESS: Final = 4
-_FEW: Final = 100
-_MANY: Final = 1_000
+_STEP: Final = 4
+_MIN_TIMED: Final = 100
+_MAX_TIMED: Final = 1_000
 """Timed between two looks. With fewer of them four times as many checks are timed from then on, with more a fourth."""
-_TURNS: Final = 4_096
-_TOGETHER: Final = 65_536
-"""Requests behind which users are counted, and not each kept any more."""
+_CYCLE: Final = 4_096
+_FOLD_AFTER: Final = 65_536
+"""After so many requests users are counted, and not each request kept any more."""
 _SECONDS_OF_A_MINUTE: Final = 60.0
-_MADE_TOGETHER: Final = 128
+_MAKE_AT_ONCE: Final = 128
 _DEGRADED: Final = frozenset({DegradedAllow, DegradedDeny, DegradedLocal})
 _STORED: Final = frozenset({Decision, FromDenyCache}).issuperset
 """Whether all of some types are that of a store's decision."""
@@ -71,7 +71,7 @@ class Recorder:
 
     offer: Offer
     """Record one verdict on a request and the cost that was stated beside it. The last argument is when it was
-    begun, by the timer that `turn` gave; 0 where it gave none."""
+    begun, by the timer that `next_timer` gave; 0 where it gave none."""
 
     def __init__(
         self,
@@ -89,7 +89,7 @@ class Recorder:
         self._clock = clock
         self._timer = timer
         self._keeps_events = keeps_events
-        self.turn: Callable[[], Timer | None]
+        self.next_timer: Callable[[], Timer | None]
         """Called before a decision: the timer, if this one is to be timed."""
         self._one_in = self._looked = 0
         """One check in so many is timed; and how many were, since that was last looked at."""
@@ -107,7 +107,7 @@ class Recorder:
         self._refused: dict[object, Shortcut] = {}
         self._key_use = KeyUse()
         self.offer = self._offering()
-        self._look_at_one_in(1)
+        self._time_one_in(1)
 
     @property
     def emitted(self) -> int:
@@ -220,8 +220,8 @@ class Recorder:
         events = self._events
         taken = [events.popleft() for _ in repeat(None, len(events))]
         self._taken += len(taken)
-        if self._looked < _FEW and self._one_in > 1:
-            self._look_at_one_in(self._one_in // _LESS)
+        if self._looked < _MIN_TIMED and self._one_in > 1:
+            self._time_one_in(self._one_in // _STEP)
         self._looked = 0
         return taken
 
@@ -245,18 +245,18 @@ class Recorder:
         latency = self._timer() - started
         latencies.append(latency)
         self._unfolded += self._one_in
-        if self._unfolded >= _TOGETHER:
+        if self._unfolded >= _FOLD_AFTER:
             self._unfolded = 0
             self._groups.fold()
         self._looked += 1
-        if self._looked >= _MANY and self._one_in < _MAX_ONE_IN:
-            self._look_at_one_in(self._one_in * _LESS)
+        if self._looked >= _MAX_TIMED and self._one_in < _MAX_ONE_IN:
+            self._time_one_in(self._one_in * _STEP)
         return latency
 
-    def _look_at_one_in(self, number: int) -> None:
+    def _time_one_in(self, number: int) -> None:
         """Time one check in so many from now on."""
         self._one_in, self._looked = number, 0
-        self.turn = _turns(self._timer, number).__next__
+        self.next_timer = _timers(self._timer, number).__next__
         self._passing.clear()  # they know how probably one that is timed becomes an event
         self._refused.clear()
 
@@ -283,7 +283,7 @@ class Recorder:
             self._kept.append((request, cost, verdict, kind, at, latency))
         else:
             return
-        if len(self._kept) >= _MADE_TOGETHER:
+        if len(self._kept) >= _MAKE_AT_ONCE:
             self._make_events()
 
     def _make_events(self) -> None:
@@ -294,11 +294,11 @@ class Recorder:
         self._kept.clear()
 
 
-def _turns(timer: Timer, one_in: int) -> Iterator[Timer | None]:
-    """Who is timed: one in so many, without a rhythm that traffic could have as well."""
-    drawn = Random(_TURNS)  # noqa: S311 (nothing secret depends on it)
-    timed = set(drawn.sample(range(_TURNS), _TURNS // one_in))
-    return cycle([timer if index in timed else None for index in range(_TURNS)])
+def _timers(timer: Timer, one_in: int) -> Iterator[Timer | None]:
+    """The timer for one check in so many and None for the others, without a rhythm that traffic could share."""
+    drawn = Random(_CYCLE)  # noqa: S311 (nothing secret depends on it)
+    timed = set(drawn.sample(range(_CYCLE), _CYCLE // one_in))
+    return cycle([timer if index in timed else None for index in range(_CYCLE)])
 
 
 def _is_simple(plan: Plan, decisions: Sequence[Decision]) -> bool:

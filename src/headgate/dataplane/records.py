@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 EVERYTHING: Final = "*"
 MEGABYTE: Final = 1_000_000
 DEFAULT_CACHE_BYTES: Final = 64 * MEGABYTE
-_LIFE: Final[Micros] = 60 * SECOND
-_ASSUMED_LIFE: Final[Micros] = SECOND
+_KEPT_MICROS: Final[Micros] = 60 * SECOND
+_ASSUMED_MICROS: Final[Micros] = SECOND
 """An assumption is kept for so long, then the shared cache is read once more."""
 _SHARED_IN_TIME: Final[Micros] = 5 * SECOND
 """What took longer to read is not shared: the mark of a change meanwhile, ten seconds long, may have ended."""
@@ -189,7 +189,7 @@ class Records:
 
     def _found(self, piece: list[Wanted], found: Sequence[Shared | None], era: str | None) -> None:
         missing = []
-        until = self._clock() + _LIFE
+        until = self._clock() + _KEPT_MICROS
         for wanted, there in zip(piece, found, strict=True):
             if there is not None and there.is_fresh:
                 self._settle(wanted, Entry(there.record, until, self._era))
@@ -233,7 +233,7 @@ class Records:
         for wanted in batch:
             data = found.get(wanted.subject)
             record = record_of(wanted.name, data)
-            is_kept = self._settle(wanted, Entry(record, now + _LIFE, self._era))
+            is_kept = self._settle(wanted, Entry(record, now + _KEPT_MICROS, self._era))
             if is_kept and wanted.shared_era is not None and len(self._unshared) < MAX_WAITING:
                 self._unshared.append((wanted, data if record is not None else None))
         if self._unshared and self._shared is not None and not self._is_sharing:
@@ -242,7 +242,7 @@ class Records:
 
     def unavailable(self, batch: Sequence[Wanted]) -> None:
         """See `Reader.unavailable`."""
-        until = self._clock() + _ASSUMED_LIFE
+        until = self._clock() + _ASSUMED_MICROS
         for wanted in batch:
             name = wanted.name
             is_current = self._wanted.get(name) is wanted

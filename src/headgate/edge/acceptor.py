@@ -121,12 +121,12 @@ class Acceptor(Generic[C]):
         self._scanned = self._logged = float("-inf")
         self._scanned_up_to = 0
         self._handshaking = asyncio.Lock()
-        self.make_protocol: Callable[[], asyncio.Protocol]
-        """Makes the protocol object of a new connection."""
+        self._make_protocol: Callable[[], asyncio.Protocol]
 
-    def start(self, listener: socket.socket) -> None:
-        """Accept connections of this socket."""
+    def start(self, listener: socket.socket, make_protocol: Callable[[], asyncio.Protocol]) -> None:
+        """Accept connections of this socket; `make_protocol` makes the protocol object of each."""
         self._listener = listener
+        self._make_protocol = make_protocol
         self._watch()
 
     async def finish(self, seconds: float) -> None:
@@ -203,7 +203,7 @@ class Acceptor(Generic[C]):
     async def _connect(self, accepted: socket.socket) -> None:
         try:
             if self._tls is None:
-                await self._loop.connect_accepted_socket(self.make_protocol, accepted)
+                await self._loop.connect_accepted_socket(self._make_protocol, accepted)
             else:
                 async with asyncio.timeout(_HANDSHAKE_SECONDS):
                     await self._readable(accepted)
@@ -230,7 +230,7 @@ class Acceptor(Generic[C]):
 
     async def _shake_hands(self, accepted: socket.socket, tls: ssl.SSLContext) -> None:
         await self._loop.connect_accepted_socket(
-            self.make_protocol,
+            self._make_protocol,
             accepted,
             ssl=tls,
             ssl_handshake_timeout=_HANDSHAKE_SECONDS,

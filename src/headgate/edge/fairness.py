@@ -104,7 +104,7 @@ class RoundRobin:
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._loop: asyncio.AbstractEventLoop | None = None
 
-    async def turn(self) -> None:
+    async def wait_turn(self) -> None:
         """Wait until the caller may do one piece, of about a millisecond."""
         loop = asyncio.get_running_loop()
         if self._loop is not loop:  # the first job, or the queue of a loop that has ended

@@ -173,7 +173,13 @@ def reserved_address(
 
 @asynccontextmanager
 async def listening(
-    acceptor: Acceptor[C], address: Address, drain_seconds: float, what: str = "requests", max_read: int | None = None
+    acceptor: Acceptor[C],
+    make_protocol: Callable[[], asyncio.Protocol],
+    address: Address,
+    drain_seconds: float,
+    *,
+    what: str = "requests",
+    max_read: int | None = None,
 ) -> AsyncIterator[None]:
     """Accept connections inside the block. At its end, what is in flight has `drain_seconds` to complete.
 
@@ -184,7 +190,7 @@ async def listening(
     listener = _listening_socket(address)
     if max_read is not None:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, max_read)  # connections inherit it
-    acceptor.start(listener)
+    acceptor.start(listener, make_protocol)
     try:
         yield
     finally:

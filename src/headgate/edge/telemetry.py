@@ -51,13 +51,16 @@ class Telemetry:
         """How often samples may be written now, and since when that is so; it grows by one a second."""
         self._shared = None if folder is None else WorkerSamples(folder, worker)
         self._totals = DecisionTotals()
-        self.sources: list[Callable[[], Iterable[Sample]]] = [
+        self._sources: list[Callable[[], Iterable[Sample]]] = [
             self._totals.samples,
             process_samples(worker, wall_clock(), restarts),
         ]
-        """A part of the service that has samples to report adds a function here."""
         self.rates = LiveRates(self.gathered, wall_clock)
         """How fast the counters grow, inside `rates.reading()`."""
+
+    def add(self, *sources: Callable[[], Iterable[Sample]]) -> None:
+        """Report these samples too: each part of the service that has some gives a function."""
+        self._sources += sources
 
     def observe(self, counted: Counted) -> None:
         """Add what was decided since the last time."""
@@ -92,7 +95,7 @@ class Telemetry:
 
     def _share(self) -> list[Sample]:
         """What is shared before it is told is still known if this process dies; so no sum is told and then falls."""
-        mine = summed(sample for source in self.sources for sample in source())
+        mine = summed(sample for source in self._sources for sample in source())
         return mine if self._shared is None else self._shared.share(mine)
 
     @asynccontextmanager

@@ -8,7 +8,7 @@
     assert not limiter.hit(RateLimitItemPerMinute(1), "u_42")
 
 Importing registers ``headgate+memory://``, ``headgate+redis://`` and all other store addresses of headgate, and the
-same behind ``async+`` for `limits.aio`. In flask-limiter it is ``storage_uri="headgate+redis://localhost:6379"``.
+same with ``async+`` before it for `limits.aio`. In flask-limiter it is ``storage_uri="headgate+redis://localhost:6379"``.
 """
 
 from headgate.limits.storage import AsyncHeadgateStorage, HeadgateStorage

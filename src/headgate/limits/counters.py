@@ -222,7 +222,7 @@ class LimitsCounters:
         return _Counter(key, period, algorithm)
 
     def _period(self, key: str) -> Micros | None:
-        """The window of a key: as it was counted in last, or as limits writes it behind its keys."""
+        """The window of a key: as it was counted in last, or as limits writes it after its keys."""
         known = self._periods.get(key)
         if known is not None:
             return known

@@ -88,7 +88,7 @@ class HeadgateStorage(
         key_prefix: str = "",
         **options: float | str | bool,
     ) -> None:
-        """`uri` is an address of headgate behind ``headgate+``; `key_prefix` stands before all keys."""
+        """`uri` is an address of headgate after ``headgate+``; `key_prefix` stands before all keys."""
         super().__init__(uri, wrap_exceptions=wrap_exceptions)
         self._remember(uri, key_prefix)
         self._counters = _counters(uri, key_prefix, options, awaits=False)
@@ -160,7 +160,7 @@ class AsyncHeadgateStorage(
         key_prefix: str = "",
         **options: float | str | bool,
     ) -> None:
-        """As `HeadgateStorage`, behind ``async+``."""
+        """As `HeadgateStorage`, with ``async+`` before it."""
         super().__init__(uri, wrap_exceptions=wrap_exceptions)
         self._remember(uri, key_prefix)
         self._counters = _counters(uri, key_prefix, options, awaits=True)

@@ -27,7 +27,7 @@ _WINDOWS: Final = (
     "fixed windows begin at whole multiples of their length, not with the first call of a key: how much passes in one "
     "window is the same, when it ends is not"
 )
-_TOGETHER: Final = (
+_ALL_OR_NONE: Final = (
     "all limits of a call are taken together or not at all: a call that one of them refuses no longer counts for the "
     "others"
 )
@@ -88,7 +88,7 @@ class _Move:
             self._slowapi_application()
         self._leftovers()
         self._imports()
-        self.notes += [Note(0, _REFUSAL), Note(0, _TOGETHER)]
+        self.notes += [Note(0, _REFUSAL), Note(0, _ALL_OR_NONE)]
         if any(self._algorithm(call) == "fixed_window" for call in self.limiters.values()):
             self.notes.append(Note(0, _WINDOWS))
         return Moved(self.library, self.edits.result(), notes_in_order(self.notes))

@@ -177,7 +177,7 @@ def _observed(each: Observed) -> dict[str, Any]:
 
 
 _SHORT: Final = 10 * SECOND
-_COLD: Final = (
+_EMPTY_COUNTERS: Final = (
     "counters start empty, so limits with windows up to {} deny too little at first; "
     "with --since, the traffic of --warm-up before it fills them"
 )
@@ -200,7 +200,7 @@ def notes(replay: Replay, *, skipped: int, whole_seconds: bool, ran_full: bool, 
     has_short = any(period < _SHORT for rule_set in sets for period in _periods(rule_set))
     sentences = (
         (slots, f"events do not record when a slot is released: {', '.join(slots)} denies only what it denied then"),
-        (longest > warmed, _COLD.format(format_duration(longest))),
+        (longest > warmed, _EMPTY_COUNTERS.format(format_duration(longest))),
         (whole_seconds and has_short, _WHOLE_SECONDS),
         (replay.late, f"{_counted(replay.late)} out of order, decided at the time of a later request"),
         (

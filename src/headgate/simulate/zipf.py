@@ -2,8 +2,8 @@
 
     10,000,000 users, skew 1: the first has 6.0 % of all requests, the first thousand 45 %, the last five million 4 %
 
-Shares of the first ranks are summed up; those behind them are integrated, from half a rank before to half a rank
-behind, which differs from the sum by less than a part in a million there.
+Shares of the first ranks are summed up; those after them are integrated, from half a rank before to half a rank
+after, which differs from the sum by less than a part in a million there.
 """
 
 from __future__ import annotations
@@ -53,6 +53,6 @@ class Zipf:
         return log(to) if abs(power) < _HARMONIC else to**power / power
 
     def _inverse(self, beyond: float) -> float:
-        """How far the integral reaches if so much is behind the ranks that were summed up."""
+        """How far the integral reaches if so much is left for the ranks after those that were summed up."""
         power, reached = 1 - self.skew, self._integral(len(self._sums) + 0.5) + beyond
         return exp(reached) if abs(power) < _HARMONIC else (reached * power) ** (1 / power)

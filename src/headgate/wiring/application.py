@@ -16,7 +16,7 @@ from headgate.controlplane.document_applier import appliers
 from headgate.controlplane.processes import Presence
 from headgate.controlplane.runtime import AS_APPLICATION, ControlParts, ControlRuntime
 from headgate.controlplane.subscriber import Subscriber
-from headgate.dataplane.identity import Beside
+from headgate.dataplane.identity import Companion
 from headgate.ports import RULES
 from headgate.setting_values import OnNoRules
 from headgate.wiring import open_counters
@@ -51,5 +51,5 @@ def central_identity(settings: Settings, limiter: Limiter, *, takes_rules: bool)
     presence = Presence(standing, this_process("application", settings.region), subscriber)
     parts = ControlParts(opened, subscriber, presence, also_closes=(counters.feed, counters.store))
     runtime = ControlRuntime(parts, AS_APPLICATION)
-    identity.beside = Beside(runtime.start, runtime.stop)
+    identity.start_with(Companion(runtime.start, runtime.stop))
     return identity

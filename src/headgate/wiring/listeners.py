@@ -70,10 +70,10 @@ async def rate_limit_service(
     from headgate.edge.grpc.methods import methods  # noqa: PLC0415 (an extra)
     from headgate.edge.grpc.server import ALPN, serving_grpc  # noqa: PLC0415 (an extra)
 
-    stated = None if identity is None else identity.stated
+    identify = None if identity is None else identity.identify_trusted
     # Without records no call has to wait for one.
     keys_only = identity is not None and identity.records is None
-    rate_limits = RateLimits(limiter, stated, Reset(chosen.reset_header), looks_up_keys_only=keys_only)
+    rate_limits = RateLimits(limiter, identify, Reset(chosen.reset_header), looks_up_keys_only=keys_only)
     for_call = None
     if traces is not None:
         from headgate.edge.tracing import traced_calls  # noqa: PLC0415 (an extra)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from headgate.core.units import Micros
     from headgate.ports import SharedStore
 
-_FAR_MS: Final = 1_000
+_DEADLINE_MS: Final = 1_000
 _PROBES_PER_INTERVAL: Final = 4
 
 
@@ -59,7 +59,7 @@ def _far_store(name: str, url: str, clock: Callable[[], Micros], gossip_seconds:
     """
     from headgate.adapters.redis import store_at  # noqa: PLC0415 (as above)
 
-    patient = partial(_patient, max(1, min(_FAR_MS, int(1_000 * gossip_seconds / _PROBES_PER_INTERVAL))))
+    patient = partial(_patient, max(1, min(_DEADLINE_MS, int(1_000 * gossip_seconds / _PROBES_PER_INTERVAL))))
     try:
         address = url.changed(patient) if isinstance(url, TextFromFile) else patient(url)
         return store_at(address, None if clock is wall_clock else clock)
@@ -69,6 +69,6 @@ def _far_store(name: str, url: str, clock: Callable[[], Micros], gossip_seconds:
 
 
 def _patient(probe_ms: int, url: str) -> str:
-    usual = {"deadline_ms": _FAR_MS, "probe_ms": probe_ms}
+    usual = {"deadline_ms": _DEADLINE_MS, "probe_ms": probe_ms}
     more = "&".join(f"{name}={value}" for name, value in usual.items() if f"{name}=" not in url)
     return f"{url}{'&' if '?' in url else '?'}{more}" if more else url

@@ -97,7 +97,7 @@ async def decision_service(settings: Settings, telemetry: Telemetry, *, leads: b
             control = control_plane(settings, counters, limiter, file, leads=leads, telemetry=telemetry)
             await stack.enter_async_context(control.runtime)
             time = asyncio.get_running_loop().time
-            telemetry.sources.append(control_samples(worker, control.runtime, control.identity, time))
+            telemetry.add(control_samples(worker, control.runtime, control.identity, time))
             identity = control.identity
         else:
             # Addresses and tokens need no records. Those of a control plane are started and closed by its runtime.
@@ -115,12 +115,11 @@ async def decision_service(settings: Settings, telemetry: Telemetry, *, leads: b
             reset=Reset(settings.reset_header),
         )
         cache, leased = wiring.layer(limiter.store, DenyCache), wiring.layer(limiter.store, Leased)
-        telemetry.sources += [
-            *(service.samples, rules_samples(worker, service, limiter)),
-            store_samples(worker, cache, guarded, leased),
-        ]
+        telemetry.add(
+            service.samples, rules_samples(worker, service, limiter), store_samples(worker, cache, guarded, leased)
+        )
         if counters.hot is not None:
-            telemetry.sources.append(partial(counters.hot.samples, worker))
+            telemetry.add(partial(counters.hot.samples, worker))
             await stack.enter_async_context(counters.hot.sharing())
         await stack.enter_async_context(telemetry.sharing())
         # Behind the control plane, whose database it stores to when everything else has ended.
@@ -130,7 +129,7 @@ async def decision_service(settings: Settings, telemetry: Telemetry, *, leads: b
         flusher, exporter = await stack.enter_async_context(
             recorded(settings, recorder, control, observers, leads=leads)
         )
-        telemetry.sources.append(partial(event_samples, worker, flusher, exporter))
+        telemetry.add(partial(event_samples, worker, flusher, exporter))
         yield Running(service, limiter, identity, control, in_front_of(service, traces), traces)
 
 

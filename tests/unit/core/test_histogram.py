@@ -30,7 +30,7 @@ def test_buckets_are_narrow() -> None:
 
 
 def test_a_histogram_is_as_short_as_it_can_be() -> None:
-    """What is behind the last bucket with something in it is left out, also when histograms are added."""
+    """What comes after the last bucket with something in it is left out, also when histograms are added."""
     assert histogram([]) == []
     assert histogram([(2, 3), (0, 1), (2, 1)]) == [1, 0, 4]
     assert added([1], [0, 0, 2]) == added([0, 0, 2], [1]) == [1, 0, 2]

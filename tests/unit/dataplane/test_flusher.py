@@ -249,7 +249,7 @@ class _Records:
 
 def test_requests_by_key_and_the_use_of_records_go_with_the_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Keys are cut into batches too; how often records were known is in the last minute, once there are requests."""
-    monkeypatch.setattr(flusher, "_COUNTED_TOGETHER", 2)
+    monkeypatch.setattr(flusher, "_COUNTS_PER_BATCH", 2)
 
     async def run() -> None:
         recorder, journal, records = _Recorder(), _Journal(), _Records()

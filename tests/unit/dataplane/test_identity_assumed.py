@@ -34,7 +34,7 @@ class People(Set):
     async def met(self, *requests: Request) -> None:
         """Have these read, and lose the database."""
         for request in requests:
-            assert not (await self.identity.stated(request)).assumed
+            assert not (await self.identity.identify_trusted(request)).assumed
         self.source.away = True
         self.advance(3_600)
 
@@ -55,7 +55,7 @@ def test_a_user_of_whom_nothing_is_known(on_unknown: OnUnknownIdentity, stated: 
         people = People(on_unknown)
         people.source.away = True
         for number in range(1, 4):
-            assert await people.identity.stated(Request(user="u1", tier=stated)) == Request(
+            assert await people.identity.identify_trusted(Request(user="u1", tier=stated)) == Request(
                 user="u1", tier=tier, assumed=True
             )
             assert people.identity.assumed == number
@@ -71,7 +71,7 @@ def test_a_user_who_was_known(on_unknown: OnUnknownIdentity, tier: str | None) -
     async def run() -> None:
         people = People(on_unknown)
         await people.met(Request(user="u1"))
-        found = await people.identity.stated(Request(user="u1", tier="gold"))
+        found = await people.identity.identify_trusted(Request(user="u1", tier="gold"))
         assert (found.assumed, found.tier) == (True, tier)
         assert (found.limits is not None) == (on_unknown is LAST_KNOWN)
         await people.identity.close()
@@ -86,7 +86,7 @@ def test_who_was_known_to_have_no_record_or_no_tier_is_as_stated() -> None:
         people = People()
         await people.met(Request(user="u2"), Request(user="u9"))
         for user in ("u2", "u9"):
-            found = await people.identity.stated(Request(user=user, tier="gold"))
+            found = await people.identity.identify_trusted(Request(user=user, tier="gold"))
             assert found == Request(user=user, tier="gold", assumed=True)
         await people.identity.close()
 
@@ -100,10 +100,12 @@ def test_a_key_is_never_assumed_to_be_sound(on_unknown: OnUnknownIdentity) -> No
     async def run() -> None:
         people = People(on_unknown)
         people.source.away = True
-        request = await people.identity.stated(Request(api_key=KEY, ip="203.0.113.9"))
+        request = await people.identity.identify_trusted(Request(api_key=KEY, ip="203.0.113.9"))
         assert request == Request(ip="203.0.113.9", assumed=True)
         call = Call("GET", "/x", peer="203.0.113.9:80", api_key=KEY)
-        assert await people.identity.called(call) == Request(ip="203.0.113.9", method="GET", path="/x", assumed=True)
+        assert await people.identity.identify_call(call) == Request(
+            ip="203.0.113.9", method="GET", path="/x", assumed=True
+        )
         assert not people.identity.refused, "nothing speaks against the key"
         await people.identity.close()
 
@@ -117,10 +119,10 @@ def test_a_key_that_was_known_holds_until_it_expires() -> None:
         people = People()
         people.source.add_key(hash_of(KEY), user="u2", tier="pro", expires=people.clock() / 1e6 + 7_200)
         await people.met(Request(api_key=KEY))
-        found = await people.identity.stated(Request(api_key=KEY))
+        found = await people.identity.identify_trusted(Request(api_key=KEY))
         assert (found.user, found.api_key, found.tier, found.assumed) == ("u2", "k1", "pro", True)
         people.advance(3_600)
-        found = await people.identity.stated(Request(api_key=KEY))
+        found = await people.identity.identify_trusted(Request(api_key=KEY))
         assert (found.user, found.api_key, found.tier, found.assumed) == (None, None, None, True)
         assert people.identity.refused == {"expired": 1}
         await people.identity.close()
@@ -134,7 +136,7 @@ def test_callers_without_a_record_to_read_are_not_marked() -> None:
     async def run() -> None:
         people = People()
         people.source.away = True
-        assert await people.identity.stated(Request(ip="203.0.113.9")) == Request(ip="203.0.113.9")
+        assert await people.identity.identify_trusted(Request(ip="203.0.113.9")) == Request(ip="203.0.113.9")
         assert people.identity.assumed == 0
         await people.identity.close()
 

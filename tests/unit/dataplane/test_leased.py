@@ -643,7 +643,7 @@ class Observer:
     def __init__(self) -> None:
         self.offered: list[tuple[bool, float]] = []
 
-    def turn(self) -> Callable[[], float]:
+    def next_timer(self) -> Callable[[], float]:
         return lambda: 7.0
 
     def offer(self, _request: Request, _cost: int | None, verdict: Verdict, started: float, /) -> None:
@@ -755,7 +755,7 @@ def test_a_thread_asks_again_too() -> None:
     remote = Remote(clock)
     leased = Leased(remote, lambda: clock() * 1_000, blocks=True)
     wake: list[None] = []
-    leased._book.on_work = lambda: wake.append(None)
+    leased._book._on_work = lambda: wake.append(None)
     for _ in range(2):
         run_now(leased.take([hit()]))
         run_now(leased.take([hit("b")]))

@@ -381,7 +381,7 @@ def test_callers_cannot_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(groups, "MAX_ENDPOINTS", 3)
     monkeypatch.setattr(groups, "MAX_TIERS", 3)
     monkeypatch.setattr(key_use, "MAX_KEYS", 2)
-    monkeypatch.setattr(recorders, "_TOGETHER", 2)
+    monkeypatch.setattr(recorders, "_FOLD_AFTER", 2)
     scene = Scene([{"name": "wide", "limits": "100000/hour"}])
     for number in range(400):
         scene.check(f"/{number % 20}", api_key=f"key-{number}")
@@ -415,7 +415,7 @@ def test_decisions_without_the_store_are_marked() -> None:
 
 def test_denials_of_many_users_are_folded(monkeypatch: pytest.MonkeyPatch) -> None:
     """However many requests there are between two looks, what is kept of them grows with users, not with requests."""
-    monkeypatch.setattr(recorders, "_TOGETHER", 4)
+    monkeypatch.setattr(recorders, "_FOLD_AFTER", 4)
     scene = Scene([{"name": "no", "limits": "1/hour"}])
     for _ in range(50):
         scene.check()
@@ -434,7 +434,7 @@ def test_descriptions_that_are_counted_are_recorded() -> None:
 
 def test_whatever_becomes_of_requests_keys_are_noted_and_users_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     """Under several limits, behind a gate, with a rule that is watched: when a key was used is known, and all count."""
-    monkeypatch.setattr(recorders, "_TOGETHER", 2)
+    monkeypatch.setattr(recorders, "_FOLD_AFTER", 2)
     scene = Scene([{name: value for name, value in rule.items() if name != "sample"} for rule in RULES])
     for path in PATHS * 40:
         scene.clock.advance(60)
@@ -553,7 +553,7 @@ def _usage(counts: list[Count]) -> Counter[tuple[Any, ...]]:
 def test_users_are_bounded_while_they_are_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     """Those who are there are counted as before, and the others without a name."""
     monkeypatch.setattr(groups, "MAX_USERS", 3)
-    monkeypatch.setattr(recorders, "_TOGETHER", 2)
+    monkeypatch.setattr(recorders, "_FOLD_AFTER", 2)
     scene = Scene([{"name": "wide", "limits": "100000/hour"}])
     for number in range(60):
         scene.check(user=f"user-{number % 20}")

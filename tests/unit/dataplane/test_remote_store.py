@@ -13,7 +13,7 @@ from headgate.core.blocklist import BlockList
 from headgate.core.decision import Decision, Source
 from headgate.core.parsing.fields import MAX_ENTRIES
 from headgate.core.parsing.rule_set import parse_rule_set
-from headgate.dataplane.identity import Beside, Identity
+from headgate.dataplane.identity import Companion, Identity
 from headgate.dataplane.limiter import Limiter
 from headgate.errors import InvalidRules
 from headgate.testing import FakeClock
@@ -105,7 +105,7 @@ def test_what_stands_beside_an_identity_starts_and_ends_with_it() -> None:
 
     async def scenario() -> None:
         identity = Identity(lambda: 0)
-        identity.beside = Beside(lambda: say("started"), lambda: say("closed"))
+        identity.start_with(Companion(lambda: say("started"), lambda: say("closed")))
         await identity.start()
         await identity.close()
 

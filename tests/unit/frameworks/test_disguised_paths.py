@@ -158,7 +158,7 @@ _FRAMEWORKS = [_asgi, _starlette, _mounted, _fastapi, _wsgi, _flask, _django, _l
 @pytest.mark.parametrize("call", _FRAMEWORKS)
 @pytest.mark.parametrize("control", ["\n", "\x00", "\t", "\r", "\x7f"], ids=ascii)
 def test_a_control_character_is_refused(call: Call, control: str) -> None:
-    """A route whose pattern ends in ``$`` matches with a line feed behind it; such a call is answered with 400."""
+    """A route whose pattern ends in ``$`` matches with a line feed after it; such a call is answered with 400."""
     assert settings.configured
     assert call(f"/api/search{control}") == [400, 400, 400]
     assert call("/api/search") == [200, 429, 429]

@@ -53,7 +53,7 @@ def headers_of(batch: EventBatch) -> list[tuple[str, str | bytes | None]]:
 
 
 _NEVER: Final = frozenset({KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE, KafkaError.INVALID_RECORD})
-_IN_COMPANY: Final = _NEVER | {KafkaError._INVALID_DIFFERENT_RECORD}  # noqa: SLF001 (its public name)
+_MAY_BLAME_OTHERS: Final = _NEVER | {KafkaError._INVALID_DIFFERENT_RECORD}  # noqa: SLF001 (its public name)
 """Brokers take or refuse records by the handful: only one that was sent alone is to blame for its refusal."""
 
 
@@ -110,7 +110,7 @@ class Delivery:
             self._unsettled.discard(index)
         elif fault.code() in _NEVER and index == self.alone:
             self.refuse(index)
-        elif fault.code() in _IN_COMPANY:
+        elif fault.code() in _MAY_BLAME_OTHERS:
             self.to_send_alone.append(index)
         else:
             self.fault = fault

@@ -45,7 +45,7 @@ OPTIONS: Final = _SECRETS | {
 }
 """What may be set; the others decide whether events are lost, and are not for choosing."""
 _SERVER: Final = re.compile(r"(\[[0-9A-Fa-f:.%]+\]|[A-Za-z0-9._-]+)(?::([0-9]{1,5}))?")
-_HIGHEST_PORT: Final = 65_535
+_MAX_PORT: Final = 65_535
 
 
 class Brokers(NamedTuple):
@@ -79,7 +79,7 @@ class Brokers(NamedTuple):
 
 def _server(number: int, text: str) -> str:
     found = _SERVER.fullmatch(text)
-    if found is None or not 0 < int(found[2] or PORT) <= _HIGHEST_PORT:
+    if found is None or not 0 < int(found[2] or PORT) <= _MAX_PORT:
         msg = (
             f"Kafka broker {number} is malformed; write kafka-1:9092,kafka-2:9092, "
             "and user and password as options after a question mark"
@@ -90,7 +90,7 @@ def _server(number: int, text: str) -> str:
 
 log: Final = logging.getLogger("headgate")
 
-_ASIDE: Final = re.compile(r" \(after \d+ms in state [^)]*\)|\[thrd:[^]]*\]: ?")
+_CLIENT_DETAILS: Final = re.compile(r" \(after \d+ms in state [^)]*\)|\[thrd:[^]]*\]: ?")
 _MAX_LINES: Final = 100
 _SENTENCES: Final = {
     KafkaError.UNKNOWN_TOPIC_OR_PART: "the topic does not exist; make it, or let the brokers make topics",
@@ -116,7 +116,7 @@ def sentence(fault: KafkaError) -> str:
 
 def plain(text: str) -> str:
     """A line of librdkafka's without what only its authors need."""
-    return " ".join(_ASIDE.sub("", text).split())
+    return " ".join(_CLIENT_DETAILS.sub("", text).split())
 
 
 class Lines:

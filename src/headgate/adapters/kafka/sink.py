@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 SECONDS: Final = 5.0
 _SLICE: Final = 0.1
-_BREATH: Final = 16
+_EVENTS_PER_POLL: Final = 16
 _MAX_METADATA_SECONDS: Final = 1.0
 _REMEMBERED: Final = 64
 """How many batches are remembered, in case they are retried."""
@@ -133,7 +133,7 @@ class KafkaSink:
                 self._producer.poll(_SLICE)
                 continue
             delivery.to_send.popleft()
-            if index % _BREATH == 0:
+            if index % _EVENTS_PER_POLL == 0:
                 self._producer.poll(0)  # releases the interpreter, for threads that decide
         self._wait_for(delivery, waiting)
 

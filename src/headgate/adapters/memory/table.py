@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from headgate.core.units import Micros
 
 _SLOT: Final = SECOND
-_SPARE: Final = 64
+_MIN_UNUSED: Final = 64
 
 
 class ExpiryWheel:
@@ -51,7 +51,7 @@ class ExpiryWheel:
         if names is None:
             names = self._slots[slot] = set()
             heappush(self._order, slot)
-            if len(self._order) > 2 * len(self._slots) + _SPARE:
+            if len(self._order) > 2 * len(self._slots) + _MIN_UNUSED:
                 self._order = sorted(self._slots)
         names.add(name)
         return slot

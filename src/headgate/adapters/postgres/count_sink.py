@@ -39,7 +39,7 @@ _MAX_NAME: Final = 255
 _MAX_ENDPOINT: Final = 1_000
 """In bytes, as of names: all of a row's dimensions go into one index, which takes 2,700."""
 _MAX_BIGINT: Final = 2**63 - 1
-_TOGETHER: Final = 1_000
+_BATCH_SIZE: Final = 1_000
 """Rows in one statement. Turning them into what PostgreSQL reads keeps the event loop busy, so it is done in parts."""
 
 
@@ -106,10 +106,10 @@ def _merged(batches: Sequence[CountBatch]) -> CountBatch:
 
 
 async def _store(writing: Writing, metrics: list[MetricRow], usage: UsageColumns, region: str) -> None:
-    for first in range(0, len(metrics), _TOGETHER):
-        await writing.run("counts.add_metrics", *_metric_columns(metrics[first : first + _TOGETHER], region))
-    for first in range(0, len(usage.days), _TOGETHER):
-        part = slice(first, first + _TOGETHER)
+    for first in range(0, len(metrics), _BATCH_SIZE):
+        await writing.run("counts.add_metrics", *_metric_columns(metrics[first : first + _BATCH_SIZE], region))
+    for first in range(0, len(usage.days), _BATCH_SIZE):
+        part = slice(first, first + _BATCH_SIZE)
         names = array_of_texts(usage.rules[part]), array_of_texts(usage.users[part])
         costs = [min(cost, _MAX_BIGINT) for cost in usage.costs[part]]
         numbers = map(array_of_numbers, (usage.requests[part], usage.denied[part], costs))

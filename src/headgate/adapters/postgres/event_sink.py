@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 _USER, _IP, _EXTRA, _STATUS = (COLUMNS.index(name) for name in ("user_id", "ip", "extra", "status"))
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _REFUSALS: Final = (InvalidRequest, Conflict)
-_BIGGEST: Final = 2**63 - 1
-_BIGGEST_STATUS: Final = 2**31 - 1
+_MAX_BIGINT: Final = 2**63 - 1
+_MAX_INTEGER: Final = 2**31 - 1
 _MAX_USER: Final = 1_000
 """In bytes; an index takes no more than 2,700."""
 _DAYS_KEPT: Final = 30
@@ -134,7 +134,7 @@ def _cleaned(row: Row) -> Row:
         except ValueError:
             cells[_IP], cells[_EXTRA] = None, {**(cells[_EXTRA] or {}), "ip": ip}
     if isinstance(cells[_STATUS], int):
-        cells[_STATUS] = min(_BIGGEST_STATUS, cells[_STATUS])
+        cells[_STATUS] = min(_MAX_INTEGER, cells[_STATUS])
     return tuple(cells)
 
 
@@ -146,7 +146,7 @@ def _clean(value: Any) -> Any:  # noqa: ANN401 (any value of an event)
         case bool():
             return value
         case int():
-            return max(-_BIGGEST - 1, min(_BIGGEST, value))
+            return max(-_MAX_BIGINT - 1, min(_MAX_BIGINT, value))
         case dict():
             return {_clean(name): _clean(each) for name, each in value.items()}
         case list() | tuple():

@@ -33,7 +33,7 @@ class DedicatedConnection:
         self._topology = topology
         self._shard = topology.shard_of(key)
         self._connection: Connection | None = None
-        self._turn = asyncio.Lock()
+        self._lock = asyncio.Lock()
         self._followed: Node | None = None
         """The node that says when the server is another one."""
 
@@ -42,7 +42,7 @@ class DedicatedConnection:
 
         A permanent error is a reply like any other.
         """
-        async with self._turn:
+        async with self._lock:
             with self._as_store_error(seconds):
                 async with awake_timeout(seconds):
                     return await self._replies(commands)

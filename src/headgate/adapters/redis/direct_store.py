@@ -160,7 +160,7 @@ class _Waiter:
             pass  # it is awake
 
     def sleep(self) -> None:
-        """Until there are decisions, or it is this thread's turn."""
+        """Until there are decisions, or the connection is free for this thread."""
         self._lock.acquire()
 
     def result(self) -> Sequence[Decision]:
@@ -177,7 +177,7 @@ class _SharedConnection:
         self.is_broken = False
         self._deadline = deadline
         self._waiting: deque[tuple[Sequence[Hit], _Waiter]] = deque()
-        self._turn = threading.Lock()
+        self._lock = threading.Lock()
         self._last_size = 1
         """How many checks the last call had."""
         self._reader = ReplyReader()
@@ -194,18 +194,18 @@ class _SharedConnection:
         waiter = _Waiter()
         self._waiting.append((hits, waiter))
         while not waiter.done():
-            if self._turn.acquire(blocking=False):
+            if self._lock.acquire(blocking=False):
                 try:
                     self._serve()
                 finally:
-                    self._turn.release()
+                    self._lock.release()
                     self._wake_next()
             else:
                 waiter.sleep()
         return waiter.result()
 
     def _wake_next(self) -> None:
-        """Threads that came while we had the turn may be asleep now; the first of them has the next turn."""
+        """Threads that came while this one had the connection may be asleep now; the first of them gets it next."""
         try:
             first = self._waiting[0]
         except IndexError:

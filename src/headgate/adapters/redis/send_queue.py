@@ -30,7 +30,7 @@ FLUSH_AT: Final = 16
 """So many requests of one group go out at once, without waiting for the end of the iteration."""
 _SHEDDING_ENDS: Final = 3.0
 """Seconds after the last check that was shed."""
-_SWEEPS: Final = 10
+_SWEEPS_PER_WAIT: Final = 10
 """In the longest time that a check may wait."""
 
 
@@ -141,7 +141,7 @@ class SendQueue:
                 del groups[which]
                 batch = _cut(group)
                 if group:
-                    groups[which] = group  # behind the others
+                    groups[which] = group  # after the others
                 if batch:
                     self.in_flight += len(batch)
                     self._send(which, batch, self.release)
@@ -152,14 +152,14 @@ class SendQueue:
         """Shed the checks that have waited too long."""
         self._sweeping = None
         for which, group in tuple(self._groups.items()):
-            if group.count(None) >= _SWEEPS:
+            if group.count(None) >= _SWEEPS_PER_WAIT:
                 self._shed_oldest(group)
             if group:
                 group.append(None)
             else:
                 del self._groups[which]
         if self._groups:
-            self._sweeping = self._loop.call_later((self._max_wait or 0) / _SWEEPS, self._sweep)
+            self._sweeping = self._loop.call_later((self._max_wait or 0) / _SWEEPS_PER_WAIT, self._sweep)
 
     def _shed_oldest(self, group: deque[PendingTake | None]) -> None:
         msg = f"{self.in_flight} checks are in flight, and this one waited for {self._max_wait:g} s"

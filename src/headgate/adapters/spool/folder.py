@@ -79,7 +79,7 @@ def is_written_to(folder: Path) -> bool:
 
 
 def remove_stream(folder: Path, stream: str) -> None:
-    """Remove what is left of a stream and, behind the last one, the folder."""
+    """Remove what is left of a stream and, after the last one, the folder."""
     shutil.rmtree(folder / stream, ignore_errors=True)
     with suppress(OSError):
         if [path.name for path in folder.iterdir()] == [_LOCK]:

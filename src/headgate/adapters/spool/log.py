@@ -45,7 +45,7 @@ class Head(NamedTuple):
 
     @property
     def end(self) -> int:
-        """The number of the first event behind it."""
+        """The number of the first event after it."""
         return self.first + self.many
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Found(NamedTuple):
-    """A frame, and where the one behind it begins."""
+    """A frame, and where the next one begins."""
 
     head: Head
     payload: bytes | None
@@ -29,7 +29,7 @@ class Found(NamedTuple):
 
 
 class Damage(NamedTuple):
-    """A part of a file that cannot be read. What it had counts as dropped, as far as the numbers behind it say so."""
+    """A part of a file that cannot be read. What it had counts as dropped, as far as the numbers after it say so."""
 
     segment: int
     offset: int

@@ -33,7 +33,7 @@ COUNTS_TOGETHER: Final = 40
 """Batches of counts that a sink gets at once, of one process: where their users are the same, they are hardly more than
 one of them."""
 ENOUGH_AT_ONCE: Final = 400_000
-"""Users or events of all batches, behind which a sink gets no further one: all may be different, and take memory."""
+"""Users or events of all batches, after which a sink gets no further one: all may be different, and take memory."""
 
 
 class Taken(NamedTuple, Generic[B]):

@@ -24,7 +24,7 @@ State: TypeAlias = tuple[int, int, int]
 
 
 def present(state: State | None, now: Micros) -> State | None:
-    """The state itself, or, if the clock stepped back behind it, the same level as of now."""
+    """The state itself, or, if the clock stepped back to before it, the same level as of now."""
     if state is not None and state[0] > now:
         return (now, state[1], state[2])
     return state

@@ -167,11 +167,11 @@ class Guard:
             limit = self._limit_for(scope)
             await limit.acquire()
         except HttpProblem as error:
-            await self._slices.turn()
+            await self._slices.wait_turn()
             await problem(error.status, str(error), headers=error.headers)(scope, receive, send)
             return
         try:
-            await self._slices.turn()
+            await self._slices.wait_turn()
             await self._app(scope, receive, send)
         finally:
             limit.release()

@@ -38,9 +38,9 @@ class Callers:
         """The request behind a scope."""
         call = self._call(scope, path)
         if self._identify is None:
-            return (await self._identity.called(call))._replace(route=route)
+            return (await self._identity.identify_call(call))._replace(route=route)
         request = described(await settled(self._identify(scope)), call, self._address(scope), route)
-        return request if self._identity.records is None else await self._identity.vouched(request)
+        return request if self._identity.records is None else await self._identity.identify_by_program(request)
 
     def request_now(self, scope: Scope, path: str, route: str | None) -> Request | None:
         """Fast path of `request`: without waiting, where callers are known by their address alone."""

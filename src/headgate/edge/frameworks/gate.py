@@ -167,7 +167,7 @@ class Gate:
         if await self._passes(call):
             return self.passed(route, request)
         observer = self._limiter.observer
-        timer = None if observer is None else observer.turn()
+        timer = None if observer is None else observer.next_timer()
         started = 0.0 if timer is None else timer()
         plan, counted = await self._planned(self._plan if has_rules else _no_rules, limits, request, cost, call)
         made = await self._limiter.decide(plan)

@@ -55,19 +55,19 @@ class BlockingIdentity:
         self._has_records = has_records
         self._behind: BackgroundLoop[_Started] = BackgroundLoop(lambda: _Started(make()))
 
-    async def called(self, call: Call) -> Request:
-        """See `Identity.called`. The first call in a process waits until it has started."""
+    async def identify_call(self, call: Call) -> Request:
+        """See `Identity.identify_call`. The first call in a process waits until it has started."""
         background = self._behind.running()
         if background.resident.is_ready and call.authorization is None and call.api_key is None:
-            return await self._near.called(call)
-        return background.ask(background.resident.called, call)
+            return await self._near.identify_call(call)
+        return background.ask(background.resident.identify_call, call)
 
-    async def vouched(self, request: Request) -> Request:
-        """See `Identity.vouched`."""
+    async def identify_by_program(self, request: Request) -> Request:
+        """See `Identity.identify_by_program`."""
         if not self._has_records:
             return request
         background = self._behind.running()
-        return background.ask(background.resident.vouched, request)
+        return background.ask(background.resident.identify_by_program, request)
 
     async def close(self) -> None:
         """End the thread. Without this call it ends with the process."""
@@ -82,13 +82,13 @@ class _Started:
         self._starting: asyncio.Task[None] | None = None
         self.is_ready = False
 
-    async def called(self, call: Call) -> Request:
+    async def identify_call(self, call: Call) -> Request:
         await self._start()
-        return await self._identity.called(call)
+        return await self._identity.identify_call(call)
 
-    async def vouched(self, request: Request) -> Request:
+    async def identify_by_program(self, request: Request) -> Request:
         await self._start()
-        return await self._identity.vouched(request)
+        return await self._identity.identify_by_program(request)
 
     async def _start(self) -> None:
         if self._starting is None:
@@ -175,10 +175,10 @@ class ThreadGate:
         sent = call_of_wsgi(environ, seen, self._identity.api_key_header)
         identify = self._setup.identify
         if identify is None and user is None:
-            return run_now(self._identity.called(sent))._replace(route=route.template)
+            return run_now(self._identity.identify_call(sent))._replace(route=route.template)
         who = user if identify is None else identify(call)
         address = self._proxies.address(sent.peer, sent.forwarded_for, sent.forwarded)
-        return run_now(self._identity.vouched(described(who, sent, address, route.template)))
+        return run_now(self._identity.identify_by_program(described(who, sent, address, route.template)))
 
     def peek(self, subject: Subject) -> Verdict:
         """What a call would be answered, now. Counts nothing."""

@@ -108,10 +108,9 @@ async def serving_grpc(
     acceptor: Acceptor[Connection] = Acceptor(connection_limit(max_connections), protection.tls, closed)
     routes = Routes(methods, protection.admits, for_call)
     shared = Shared(routes, acceptor, time_slice or TimeSlice(), bounds, closed)
-    acceptor.make_protocol = lambda: Connection(shared)
     checking = asyncio.create_task(_check_timeouts(acceptor.connections, bounds))
     try:
-        async with listening(acceptor, address, drain_seconds, "calls"):
+        async with listening(acceptor, lambda: Connection(shared), address, drain_seconds, what="calls"):
             yield
     finally:
         checking.cancel()

@@ -99,7 +99,7 @@ class Streams:
             self._calls[stream] = method
 
     def _trailers(self, stream: int, flags: int, fields: HeaderFields) -> None:
-        """A header block behind the message of a call, which ends it."""
+        """A header block after the message of a call, which ends it."""
         self._budget.control()
         if stream not in self._calls:
             self._early_ends.check(stream, END_STREAM)

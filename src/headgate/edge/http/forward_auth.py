@@ -2,7 +2,7 @@
 
 Traefik and Caddy say in `X-Forwarded-Method` and `X-Forwarded-Uri` what the call was; nginx
 says what its configuration tells it to, by custom in `X-Original-Method` and `X-Original-URI`; Envoy
-asks with the call's own method and its path behind ours (`path_prefix`).
+asks with the call's own method and its path after ours (`path_prefix`).
 """
 
 from __future__ import annotations

@@ -83,7 +83,7 @@ class Reservations:
         """Take an amount now, of the rules for a request or of the limit of a key."""
         subject, limit, cost, algorithm, ttl = read_reserve(body)
         if isinstance(subject, Request):
-            subject = await self._identity.stated(subject)
+            subject = await self._identity.identify_trusted(subject)
         taken = await self._limiter.reserve(subject, limit, cost, ttl=ttl, algorithm=algorithm).take()
         verdict = taken.verdict
         if not verdict.allowed:

@@ -142,10 +142,13 @@ async def serving_http(
         ResponseWriter(clock_in_ns),
         Memory(MAX_HELD_BYTES, max_connections),
     )
-    acceptor.make_protocol = lambda: Connection(application, transport.bounds, shared)
+
+    def make_protocol() -> Connection:
+        return Connection(application, transport.bounds, shared)
+
     checking = asyncio.create_task(_check_timeouts(acceptor.connections, transport.bounds))
     try:
-        async with listening(acceptor, address, drain_seconds, max_read=_MAX_READ):
+        async with listening(acceptor, make_protocol, address, drain_seconds, max_read=_MAX_READ):
             yield
     finally:
         checking.cancel()

@@ -89,7 +89,7 @@ class DecisionService:
         self._check_here = limiter.check_now or limiter.check_held
         self._identity = identity or Identity(limiter.snapshots.clock)
         self._answers = answers.VerdictAnswers(reset)
-        self._rate_limits = RateLimits(limiter, self._identity.stated, reset)
+        self._rate_limits = RateLimits(limiter, self._identity.identify_trusted, reset)
         self._access = None if token is None else Access(token, RefusedSignIns("http"))
         reservations = Reservations(limiter, self._identity, ReservationTokens(secret or new_id()), self._answers)
         self._endpoints: dict[str, dict[str, Endpoint]] = {
@@ -120,8 +120,8 @@ class DecisionService:
         try:
             if self._access is not None:
                 self._access.check(head, request.client)
-            stated, cost = read_check(request.body)
-            made = None if stated.api_key else self._check_here(stated, cost)  # `answer` looks the key up
+            subject, cost = read_check(request.body)
+            made = None if subject.api_key else self._check_here(subject, cost)  # `answer` looks the key up
             if made is None:
                 return None
             response = self._answers.for_verdict(made)
@@ -178,19 +178,19 @@ class DecisionService:
     async def _check(self, received: HttpRequest) -> HttpResponse:
         request, cost = read_check(received.body)
         if self._identity.records is not None or request.api_key:
-            request = await self._identity.stated(request)
+            request = await self._identity.identify_trusted(request)
         return self._answers.for_verdict(await self._limiter.check(request, cost))
 
     async def _peek(self, received: HttpRequest) -> HttpResponse:
         request, cost = read_check(received.body)
-        request = await self._identity.stated(request)
+        request = await self._identity.identify_trusted(request)
         return self._answers.for_verdict(await self._limiter.peek(request, cost=cost))
 
     async def _forward_auth(self, received: HttpRequest) -> HttpResponse:
         mode = forward_auth.read_mode(received.head)
         try:
             call = forward_auth.read_call(received, self._identity.api_key_header, mode)
-            verdict = await self._limiter.check(await self._identity.called(call))
+            verdict = await self._limiter.check(await self._identity.identify_call(call))
         except InvalidRequest as error:
             return answers.for_invalid_call(HttpProblem(HTTPStatus.BAD_REQUEST, str(error)), nginx=mode == NGINX)
         if verdict.delay:
@@ -285,7 +285,7 @@ class _Batches:
         has_counted = False
         for start in range(0, len(checks), _BATCH_SLICE):
             if len(checks) > _SMALL_BATCH:
-                await self._round_robin.turn()
+                await self._round_robin.wait_turn()
             piece = zip(requests[start : start + _BATCH_SLICE], checks[start : start + _BATCH_SLICE], strict=True)
             decided = await self._gather([self._limiter.check(request, cost) for request, (_, cost) in piece])
             shed = [each for each in decided if isinstance(each, Overloaded)]
@@ -307,9 +307,9 @@ class _Batches:
         loading: list[asyncio.Task[Request]] = []
         for start in range(0, len(requests), _BATCH_SLICE):
             if len(requests) > _SMALL_BATCH:
-                await self._round_robin.turn()
+                await self._round_robin.wait_turn()
             loading += [
-                asyncio.create_task(self._identity.stated(request))
+                asyncio.create_task(self._identity.identify_trusted(request))
                 for request in requests[start : start + _BATCH_SLICE]
             ]
         return await asyncio.gather(*loading)

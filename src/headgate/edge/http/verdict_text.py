@@ -73,7 +73,7 @@ class _Phrases(NamedTuple):
     lines: str
     """The headers, up to what remains, where this limit is the only one."""
     last_lines: str
-    """The headers behind the cost, up to what remains once more, likewise."""
+    """The headers after the cost, up to what remains once more, likewise."""
 
 
 class VerdictText:

@@ -176,19 +176,19 @@ class RateLimits:
     def __init__(
         self,
         limiter: Limiter,
-        stated: Callable[[Request], Awaitable[Request]] | None = None,
+        identify: Callable[[Request], Awaitable[Request]] | None = None,
         reset: Reset = Reset.NEXT,
         *,
         looks_up_keys_only: bool = False,
     ) -> None:
-        """`stated` adds the caller's record to a request; `reset` is what `X-RateLimit-Reset` says.
+        """`identify` adds the caller's record to a request; `reset` is what `X-RateLimit-Reset` says.
 
-        `looks_up_keys_only`: `stated` leaves a request without an API key as it is.
+        `looks_up_keys_only`: `identify` leaves a request without an API key as it is.
         """
         self.reset: Final = reset
         self._limiter = limiter
-        self._stated = stated
-        self._looks_up_all = stated is not None and not looks_up_keys_only
+        self._identify = identify
+        self._looks_up_all = identify is not None and not looks_up_keys_only
         self._lines = LogLimit()
 
     async def decide(self, checks: tuple[DescriptorCheck, ...]) -> RateLimitResponse:
@@ -200,22 +200,22 @@ class RateLimits:
         if not _is_simple(checks):
             return await multi_descriptor.decide(self._limiter, [await self._part(each) for each in checks])
         request, cost = checks[0].request, checks[0].cost
-        if self._stated is not None and (self._looks_up_all or request.api_key):
-            request = await self._stated(request)
+        if self._identify is not None and (self._looks_up_all or request.api_key):
+            request = await self._identify(request)
         made = await self._limiter.check(request, cost)
         return CallVerdict(made, (made,))
 
     def decide_now(self, checks: tuple[DescriptorCheck, ...]) -> Verdict | None:
         """The fast path of `decided`: the verdict on a simple check, if the store needs no waiting; else None."""
-        if self._looks_up_all or not _is_simple(checks) or (self._stated is not None and checks[0].request.api_key):
+        if self._looks_up_all or not _is_simple(checks) or (self._identify is not None and checks[0].request.api_key):
             return None
         return (self._limiter.check_now or self._limiter.check_held)(checks[0].request, checks[0].cost)
 
     async def _part(self, check: DescriptorCheck) -> DescriptorPlan:
         if check.limit is None:
             request = check.request
-            if self._stated is not None and (self._looks_up_all or request.api_key):
-                request = await self._stated(request)
+            if self._identify is not None and (self._looks_up_all or request.api_key):
+                request = await self._identify(request)
             return DescriptorPlan(self._limiter.plan(request, check.cost), check.purpose, request, check.cost)
         if not check.limit:
             if check.key:
@@ -238,7 +238,7 @@ class RateLimits:
         """
         if not check.request.api_key:
             return check.key
-        request = check.request if self._stated is None else await self._stated(check.request)
+        request = check.request if self._identify is None else await self._identify(check.request)
         key = request.api_key
         if not key and request.assumed and looks_like_api_key(check.request.api_key):
             key = check.request.api_key

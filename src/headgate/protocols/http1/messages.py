@@ -177,7 +177,7 @@ def _ascii_headers(block: bytes, most: int) -> list[tuple[str, str]] | None:
     for line in block.decode().split("\r\n"):
         name, _, value = line.partition(":")
         lines.append((name.lower(), value.strip(" \t")))
-    lines.pop()  # behind the last line
+    lines.pop()  # after the last line
     return lines
 
 

@@ -36,7 +36,7 @@ def are_of_a_request(fields: HeaderFields) -> bool:
 
 
 def are_trailers(fields: HeaderFields) -> bool:
-    """Whether fields can stand behind a message (RFC 9113, section 8.1)."""
+    """Whether fields can stand after a message (RFC 9113, section 8.1)."""
     return not isinstance(fields, MalformedFields) and _PSEUDO.isdisjoint(fields)
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from headgate.simulate.topology.deployment import Deployment
     from headgate.simulate.topology.population import SimulatedCounter
 
-_FEW: Final = 20
+_MAX_REQUESTS: Final = 20
 """Requests in the time that is counted."""
 _BELOW: Final = 4
 _SAMPLES: Final = 500
@@ -27,7 +27,7 @@ _SAMPLES: Final = 500
 def is_rare(counter: SimulatedCounter, deployment: Deployment) -> bool:
     """Whether a counter of a user, in its region, belongs to the tail."""
     requests = expected_requests(counter, deployment)
-    return requests < _FEW and _BELOW * requests <= counter.limit
+    return requests < _MAX_REQUESTS and _BELOW * requests <= counter.limit
 
 
 def expected_requests(counter: SimulatedCounter, deployment: Deployment) -> float:

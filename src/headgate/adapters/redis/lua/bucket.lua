@@ -66,7 +66,7 @@ local function plus(one, one_rest, other, other_rest, period)
   return units, rest
 end
 
--- The state itself, or, if the clock stepped back behind it, the same level as of now.
+-- The state itself, or, if the clock stepped back to before it, the same level as of now.
 local function present(state, now)
   if state and state[1] > now then
     return {now, unpack(state, 2, 7)}

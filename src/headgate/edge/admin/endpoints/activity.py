@@ -13,7 +13,6 @@ from headgate.dataplane import inspection
 from headgate.edge.admin.endpoints.blocks import BlockView
 from headgate.edge.admin.endpoints.decisions import QuotaEntry, limits_in_use, user_on_record
 from headgate.edge.admin.fields import Instant, Name, Output, Text, example
-from headgate.edge.admin.gate import Gate, Parts
 from headgate.edge.admin.pages import (
     DEFAULT_LIMIT,
     After,
@@ -25,6 +24,7 @@ from headgate.edge.admin.pages import (
     page,
     position_of,
 )
+from headgate.edge.admin.route import AdminRoute, Parts
 
 Decision = Literal["allowed", "denied", "throttled", "blocked", "shadow"]
 Subject = Literal["user", "api_key", "ip", "anybody"]
@@ -165,7 +165,7 @@ class Story(Output):
     changes: list[ChangeView]
 
 
-router = APIRouter(route_class=Gate, tags=["activity"])
+router = APIRouter(route_class=AdminRoute, tags=["activity"])
 
 
 @router.get("/v1/changes", response_model=ChangePage)

@@ -12,8 +12,8 @@ from headgate.controlplane.time_spans import time_of
 from headgate.dataplane import inspection
 from headgate.edge.admin.endpoints.decisions import user_on_record
 from headgate.edge.admin.fields import Instant, Output, Text, Truth, example
-from headgate.edge.admin.gate import Gate, Parts
 from headgate.edge.admin.pages import DEFAULT_LIMIT, After, Limit, Page, as_instant, as_name, page, position_of
+from headgate.edge.admin.route import AdminRoute, Parts
 from headgate.errors import InvalidFields, Problem, short_repr
 
 _SECONDS = Field(description="In seconds; null if nothing was timed.")
@@ -122,7 +122,7 @@ class UtilisationPage(Output):
 
 _SHARED_SECONDS: Final = 1.0
 """Counts arrive every ten seconds."""
-router = APIRouter(route_class=Gate, tags=["activity"])
+router = APIRouter(route_class=AdminRoute, tags=["activity"])
 
 Share = Annotated[
     float, Query(ge=0, le=1, allow_inf_nan=False, description="The smallest used share of a limit; 0.8 by default.")

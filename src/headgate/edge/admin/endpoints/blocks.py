@@ -9,8 +9,8 @@ from pydantic import Field
 from headgate.controlplane.blocks import BlockRecord
 from headgate.edge.admin.etags import NOT_MODIFIED, IfMatch, tagged
 from headgate.edge.admin.fields import LABEL, Input, Name, Output, Text, Time, example
-from headgate.edge.admin.gate import Gate, Parts, Who
 from headgate.edge.admin.pages import DEFAULT_LIMIT, After, Limit, Page, as_id, page, position_of
+from headgate.edge.admin.route import AdminRoute, Parts, Who
 
 
 class BlockBody(Input):
@@ -65,7 +65,7 @@ class BlockPage(Output):
     next: str | None
 
 
-router = APIRouter(route_class=Gate, tags=["blocks"])
+router = APIRouter(route_class=AdminRoute, tags=["blocks"])
 
 
 @router.get("/v1/blocks", response_model=BlockPage)

@@ -11,8 +11,8 @@ from headgate.controlplane.access import Caller, Role, TokenRecord
 from headgate.controlplane.keys import KeyRecord, KeyState
 from headgate.edge.admin.etags import NOT_MODIFIED, IfMatch, tagged
 from headgate.edge.admin.fields import LABEL, Input, LimitLists, Limits, Name, NamedLimits, Output, Text, Time, example
-from headgate.edge.admin.gate import Gate, Parts, Who
 from headgate.edge.admin.pages import DEFAULT_LIMIT, After, Limit, Page, as_id, page, position_of
+from headgate.edge.admin.route import AdminRoute, Parts, Who
 
 _ID: Final = "0f8fad5b-d9cb-469f-a165-70867728950e"
 _A_YEAR: Final = 366 * 86_400
@@ -190,7 +190,7 @@ class CallerView(Output):
     role: Role
 
 
-api_keys_router = APIRouter(route_class=Gate, tags=["API keys"])
+api_keys_router = APIRouter(route_class=AdminRoute, tags=["API keys"])
 
 
 @api_keys_router.get("/v1/keys", response_model=KeyPage)
@@ -311,7 +311,7 @@ async def rotate_key(
     return {"key": record, "secret": secret}
 
 
-tokens_router = APIRouter(route_class=Gate, tags=["tokens"])
+tokens_router = APIRouter(route_class=AdminRoute, tags=["tokens"])
 
 
 @tokens_router.get("/v1/me", response_model=CallerView)

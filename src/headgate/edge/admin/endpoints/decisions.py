@@ -15,7 +15,7 @@ from headgate.dataplane import inspection
 from headgate.dataplane.inspection import explain
 from headgate.edge.admin.body import large_json
 from headgate.edge.admin.fields import Input, Name, Output, Text, example
-from headgate.edge.admin.gate import Gate, Parts, Who
+from headgate.edge.admin.route import AdminRoute, Parts, Who
 from headgate.errors import NotFound
 
 _Fact = Annotated[str, Field(max_length=8_192)]
@@ -115,7 +115,7 @@ _NO_KEY: Final = (
 )
 MAX_RULES_EACH: Final = 1_000
 """Up to so many rules, the counters of all of them are looked at for each page about a user."""
-router = APIRouter(route_class=Gate, tags=["deciding"])
+router = APIRouter(route_class=AdminRoute, tags=["deciding"])
 
 
 @router.post("/v1/explain", response_model=Explanation)
@@ -125,10 +125,10 @@ async def explain_check(parts: Parts, body: CheckBody) -> dict[str, Any]:
     Nothing is counted.
     """
     given = body.model_dump(exclude={"cost"})
-    stated = Request(**given | {"attributes": body.attributes or NO_ATTRIBUTES}).check()
-    digest = await parts.keys.digest(stated.api_key) if stated.api_key and is_key_id(stated.api_key) else None
-    request = await (parts.identity.with_key(stated, digest) if digest else parts.identity.stated(stated))
-    notes = [_NO_KEY] if stated.api_key and request.api_key is None else []
+    subject = Request(**given | {"attributes": body.attributes or NO_ATTRIBUTES}).check()
+    digest = await parts.keys.digest(subject.api_key) if subject.api_key and is_key_id(subject.api_key) else None
+    request = await (parts.identity.with_key(subject, digest) if digest else parts.identity.identify_trusted(subject))
+    notes = [_NO_KEY] if subject.api_key and request.api_key is None else []
     return {"notes": notes, **await explain(parts.limiter, request, body.cost)}
 
 

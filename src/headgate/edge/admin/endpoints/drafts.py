@@ -13,9 +13,9 @@ from headgate.core.parsing.rule import rule
 from headgate.core.rule_data import brief_rule
 from headgate.edge.admin.endpoints.rule_sets import ProblemView, RuleSetBody
 from headgate.edge.admin.fields import Input, Output, Truth, example, whole_number
-from headgate.edge.admin.gate import Gate, Parts
 from headgate.edge.admin.parts import AdminParts
 from headgate.edge.admin.problems import MAX_PROBLEMS
+from headgate.edge.admin.route import AdminRoute, Parts
 from headgate.errors import InvalidFields, InvalidRules, NotFound, Problem
 
 _MAX_TEXT = 80_000
@@ -48,7 +48,7 @@ class DraftView(Output):
     problems: list[ProblemView]
 
 
-router = APIRouter(route_class=Gate, tags=["rule set"])
+router = APIRouter(route_class=AdminRoute, tags=["rule set"])
 
 
 @router.post("/v1/ruleset/draft", response_model=DraftView)

@@ -8,7 +8,7 @@ from pydantic import BeforeValidator, Field
 from headgate.core.demand import WINDOW_SECONDS
 from headgate.dataplane.hot_counters import REPORTED, HotCounters
 from headgate.edge.admin.fields import Output, example, whole_number
-from headgate.edge.admin.gate import Gate, Parts
+from headgate.edge.admin.route import AdminRoute, Parts
 
 
 class HotCounterView(Output):
@@ -35,7 +35,7 @@ class HotView(Output):
 
 
 _SHARED_SECONDS: Final = 1.0
-router = APIRouter(route_class=Gate, tags=["activity"])
+router = APIRouter(route_class=AdminRoute, tags=["activity"])
 
 Limit = Annotated[int, BeforeValidator(whole_number), Query(ge=1, le=REPORTED, description="How many at most.")]
 

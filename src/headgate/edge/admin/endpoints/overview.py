@@ -10,7 +10,7 @@ from headgate.edge.admin.endpoints.activity import ViolatorView
 from headgate.edge.admin.endpoints.processes import ProcessView
 from headgate.edge.admin.endpoints.rule_sets import SnapshotView
 from headgate.edge.admin.fields import Output, example, whole_number
-from headgate.edge.admin.gate import Gate, Parts
+from headgate.edge.admin.route import AdminRoute, Parts
 from headgate.edge.overview.live_rates import FRESH, MAX_HISTORY
 from headgate.errors import NotFound
 
@@ -149,7 +149,7 @@ class OverviewView(Output):
     processes: list[NodeView]
 
 
-router = APIRouter(route_class=Gate, tags=["activity"])
+router = APIRouter(route_class=AdminRoute, tags=["activity"])
 
 History = Annotated[
     int,

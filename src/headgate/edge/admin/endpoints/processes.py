@@ -14,8 +14,8 @@ from headgate.controlplane.changes import changes
 from headgate.controlplane.processes import ProcessRecord
 from headgate.core.metrics import CONTENT_TYPE
 from headgate.edge.admin.fields import Output, example
-from headgate.edge.admin.gate import Gate, Parts
 from headgate.edge.admin.pages import Page
+from headgate.edge.admin.route import AdminRoute, Parts
 from headgate.errors import DatabaseError, NotFound
 
 
@@ -89,7 +89,7 @@ class JobPage(Output):
     next: str | None
 
 
-router = APIRouter(route_class=Gate, tags=["processes"])
+router = APIRouter(route_class=AdminRoute, tags=["processes"])
 
 
 @router.get("/v1/processes", response_model=ProcessPage)

@@ -16,9 +16,9 @@ from headgate.controlplane.snapshot_history import SnapshotRecord
 from headgate.controlplane.tier_map_import import from_tier_map
 from headgate.edge.admin.body import large_json
 from headgate.edge.admin.fields import Number, Output, Text, Truth, example, whole_number
-from headgate.edge.admin.gate import Gate, Parts, Who
 from headgate.edge.admin.pages import DEFAULT_LIMIT, After, Limit, Page, as_number, page, position_of
 from headgate.edge.admin.problems import MAX_PROBLEMS
+from headgate.edge.admin.route import AdminRoute, Parts, Who
 
 RuleSetBody = Annotated[
     dict[str, Any],
@@ -115,7 +115,7 @@ class PublishedView(Output):
     digest: str
 
 
-router = APIRouter(route_class=Gate, tags=["rule set"])
+router = APIRouter(route_class=AdminRoute, tags=["rule set"])
 
 _IMPORTERS: Final[Mapping[str, Callable[[object], tuple[dict[str, Any], list[str]]]]] = {
     "envoy": from_envoy_ratelimit,
@@ -191,7 +191,7 @@ async def import_rule_set(body: ForeignBody, form: Annotated[Form, Query()]) -> 
     return await large_json({"rule_set": rule_set, "notes": notes})
 
 
-snapshots_router = APIRouter(route_class=Gate, tags=["snapshots"])
+snapshots_router = APIRouter(route_class=AdminRoute, tags=["snapshots"])
 
 
 @snapshots_router.get("/v1/snapshot", response_model=CurrentSnapshot)

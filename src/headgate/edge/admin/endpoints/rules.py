@@ -11,8 +11,8 @@ from pydantic import Field
 from headgate.controlplane.rules import RuleRecord, RuleState, RuleVersion
 from headgate.edge.admin.etags import NOT_MODIFIED, IfMatch, tagged
 from headgate.edge.admin.fields import Input, Name, Output, Text, Truth, example
-from headgate.edge.admin.gate import Gate, Parts, Who
 from headgate.edge.admin.pages import DEFAULT_LIMIT, After, Limit, Page, as_name, page, position_of
+from headgate.edge.admin.route import AdminRoute, Parts, Who
 
 _RULE: Final = {
     "name": "search",
@@ -96,7 +96,7 @@ class RenameBody(Input):
     name: Annotated[str, Field(min_length=1, max_length=64, description="The new name.")]
 
 
-router = APIRouter(route_class=Gate, tags=["rules"])
+router = APIRouter(route_class=AdminRoute, tags=["rules"])
 
 Draft = Annotated[Truth, Query(description="Store a draft; `publish` makes it active.")]
 

@@ -8,11 +8,11 @@ from fastapi import APIRouter, Request, Response
 from headgate.controlplane.access import Role
 from headgate.edge.admin.access import token_of
 from headgate.edge.admin.body import MAX_BYTES, parse_body, read_body
-from headgate.edge.admin.gate import Parts, caller_of
+from headgate.edge.admin.route import Parts, caller_of
 from headgate.edge.admin.sessions import cookie_line, cookie_of, refuse_other_sites
 from headgate.errors import InvalidFields, Problem
 
-_MAY_LACK: Final = ("hot",)
+_OPTIONAL_ENDPOINTS: Final = ("hot",)
 """Endpoints that pages do without if the service does not have them."""
 
 router = APIRouter(tags=["dashboard"])
@@ -28,7 +28,7 @@ async def get_session(parts: Parts, request: Request) -> dict[str, Any]:
     return {
         "name": None if caller is None else caller.name,
         "role": None if caller is None else caller.role,
-        "offers": [name for name in _MAY_LACK if f"/v1/{name}" in paths],
+        "offers": [name for name in _OPTIONAL_ENDPOINTS if f"/v1/{name}" in paths],
     }
 
 

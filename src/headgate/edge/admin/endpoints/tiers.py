@@ -11,8 +11,8 @@ from pydantic import Field
 from headgate.controlplane.tiers import TierRecord, TierUse
 from headgate.edge.admin.etags import NOT_MODIFIED, IfMatch, tagged
 from headgate.edge.admin.fields import LABEL, Input, LimitLists, Name, NamedLimits, Output, example
-from headgate.edge.admin.gate import Gate, Parts, Who
 from headgate.edge.admin.pages import DEFAULT_LIMIT, After, Limit, Page, as_name, page, position_of
+from headgate.edge.admin.route import AdminRoute, Parts, Who
 
 _DISPLAY: Final = "Free of charge"
 
@@ -91,7 +91,7 @@ class TierUseView(Output):
     has_more_rules: bool
 
 
-router = APIRouter(route_class=Gate, tags=["tiers"])
+router = APIRouter(route_class=AdminRoute, tags=["tiers"])
 
 
 @router.get("/v1/tiers", response_model=TierPage)

@@ -18,8 +18,8 @@ from headgate.core.units import DAY
 from headgate.dataplane import inspection
 from headgate.edge.admin.endpoints.decisions import user_on_record
 from headgate.edge.admin.fields import Day, Output, Text, example
-from headgate.edge.admin.gate import Gate, Parts
 from headgate.edge.admin.pages import DEFAULT_LIMIT, After, Limit, Page, as_name, page, position_of
+from headgate.edge.admin.route import AdminRoute, Parts
 from headgate.errors import InvalidFields, Problem
 
 
@@ -88,7 +88,7 @@ class Reconciliation(Output):
     next: str | None
 
 
-router = APIRouter(route_class=Gate, tags=["activity"])
+router = APIRouter(route_class=AdminRoute, tags=["activity"])
 
 First = Annotated[Day, Query(alias="from", description="The first day; by default the day before `to`.")]
 Last = Annotated[Day, Query(alias="to", description="The last day; by default today (UTC).")]

@@ -14,8 +14,8 @@ from headgate.controlplane.users import UserRecord
 from headgate.edge.admin.endpoints.decisions import limits_in_use, user_on_record
 from headgate.edge.admin.etags import NOT_MODIFIED, IfMatch, tagged
 from headgate.edge.admin.fields import LABEL, Input, LimitLists, Limits, Name, NamedLimits, Output, Text, example
-from headgate.edge.admin.gate import Gate, Parts, Who
 from headgate.edge.admin.pages import DEFAULT_LIMIT, After, Limit, Page, as_name, page, position_of
+from headgate.edge.admin.route import AdminRoute, Parts, Who
 from headgate.errors import NoRules, StoreError
 
 
@@ -94,7 +94,7 @@ class UserPage(Output):
     next: str | None
 
 
-router = APIRouter(route_class=Gate, tags=["users"])
+router = APIRouter(route_class=AdminRoute, tags=["users"])
 
 
 @router.get("/v1/users", response_model=UserPage)

@@ -40,7 +40,7 @@ Parts = Annotated[AdminParts, Depends(parts_of)]
 Who = Annotated[str, Depends(who_of)]
 
 
-class Gate(APIRoute):
+class AdminRoute(APIRoute):
     """A route that needs a token with a sufficient role."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
