@@ -19,7 +19,7 @@ from headgate.adapters.clock import wall_clock
 from headgate.adapters.redis import feed_at
 from headgate.adapters.zones import zone
 from headgate.controlplane import documents
-from headgate.controlplane.document_applier import DocumentApplier, Origin
+from headgate.controlplane.document_applier import DocumentApplier, DocumentOrigin
 from headgate.core.parsing.rule_set import parse_rule_set
 from headgate.core.rule_data import brief_rule_set
 from headgate.dataplane.snapshots import Snapshots
@@ -84,7 +84,7 @@ async def measure(url: str, many: int) -> list[Figure]:
         fetching.append(time.perf_counter() - began)
         assert found is not None
         began = time.perf_counter()
-        assert await DocumentApplier({RULES: take}, None).take(RULES, found, Origin.FEED) is None
+        assert await DocumentApplier({RULES: take}, None).take(RULES, found, DocumentOrigin.FEED) is None
         loading.append(time.perf_counter() - began)
         memory = max(memory, resident_megabytes() - before)
     await feed.close()

@@ -161,7 +161,7 @@ class RecordSource(Protocol):
         """Close all connections."""
 
 
-class Looked(NamedTuple):
+class CachedValues(NamedTuple):
     """What a cache holds."""
 
     values: Sequence[bytes | None]
@@ -172,7 +172,7 @@ class Looked(NamedTuple):
 class Cache(Protocol):
     """Small values that any process may read again for a while. Never raises: what cannot be reached is not there."""
 
-    async def get_many(self, names: Sequence[str]) -> Looked:
+    async def get_many(self, names: Sequence[str]) -> CachedValues:
         """What is kept under each name."""
 
     async def put_many(self, values: Mapping[str, bytes], seconds: float, era: str) -> None:
@@ -286,7 +286,7 @@ class Feed(Protocol):
         """Close all connections."""
 
 
-class Stored(NamedTuple):
+class SinkResult(NamedTuple):
     """What a sink has done with a batch."""
 
     stored: int
@@ -301,7 +301,7 @@ class EventSink(Protocol):
     name: str
     """The name of its offset in the spool, and of its counts."""
 
-    async def store(self, batch: EventBatch) -> Stored:
+    async def store(self, batch: EventBatch) -> SinkResult:
         """Store a batch; nothing of it, if its id was stored before. `SinkError` if it cannot be told, or not now."""
 
     async def close(self) -> None:
@@ -313,7 +313,7 @@ class CountSink(Protocol):
 
     name: str
 
-    async def store(self, *batches: CountBatch) -> Stored:
+    async def store(self, *batches: CountBatch) -> SinkResult:
         """Add batches to what is stored, all or none; nothing of those whose ids were stored before."""
 
     async def close(self) -> None:

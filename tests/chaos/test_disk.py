@@ -15,7 +15,7 @@ import httpx
 from tests.support.service import Service
 
 from headgate.adapters.postgres import Database
-from headgate.core.metric_rows import Bounds
+from headgate.core.metric_rows import RowBounds
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -80,7 +80,7 @@ def test_callers_who_make_everything_up(
         calls = [_wave(service, number) for number in range(2)]
         service.signal(signal.SIGTERM)
         service.process.communicate(timeout=_PATIENCE)
-    bounds = Bounds()
+    bounds = RowBounds()
     most, minutes, total, rows, size = _asked(
         url,
         "SELECT max(n) FROM (SELECT count(*) AS n FROM metrics WHERE granularity = 'minute' GROUP BY at) AS minutes",

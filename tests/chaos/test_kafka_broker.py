@@ -14,7 +14,7 @@ from tests.support.kafka_topic import batch_of, event, expected, ids, is_in_orde
 
 from headgate.adapters.kafka import KafkaSink
 from headgate.errors import SinkError
-from headgate.ports import Stored
+from headgate.ports import SinkResult
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
@@ -54,7 +54,7 @@ def _batches(count: int = BATCHES) -> list[EventBatch]:
 
 async def _send(sink: KafkaSink, batches: list[EventBatch]) -> None:
     for batch in batches:
-        assert await until_stored(sink, batch) == Stored(SIZE)
+        assert await until_stored(sink, batch) == SinkResult(SIZE)
 
 
 def test_rate(broker: Broker, topic: str, figures: Figures) -> None:
@@ -162,7 +162,7 @@ def test_too_large_for_the_topic(broker: Broker) -> None:
 
     async def run() -> None:
         sink = KafkaSink(broker.servers, topic, seconds=60)
-        assert await sink.store(batch_of(events)) == Stored(499, 1)
+        assert await sink.store(batch_of(events)) == SinkResult(499, 1)
         await sink.close()
 
     asyncio.run(run())

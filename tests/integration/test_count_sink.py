@@ -16,7 +16,7 @@ from tests.support.stored_counts import cut_off, stored_metrics, stored_usage
 from headgate.adapters.postgres import Database
 from headgate.adapters.postgres.count_sink import PostgresCounts, array_of_numbers, array_of_texts
 from headgate.core.counts import OTHER, CountBatch, KeyCount, LatencyBucket
-from headgate.core.metric_rows import Bounds
+from headgate.core.metric_rows import RowBounds
 from headgate.core.units import DAY
 from headgate.errors import DatabaseError, SinkError
 
@@ -230,7 +230,7 @@ def test_random_paths_of_many_batches_make_a_bounded_number_of_rows(database_url
     async def run() -> None:
         database = Database(database_url)
         sinks = [PostgresCounts(database), PostgresCounts(database)]
-        numbers, waves, bounds = itertools.count(), list[CountBatch](), Bounds()
+        numbers, waves, bounds = itertools.count(), list[CountBatch](), RowBounds()
         for _ in range(2):
             for sink in sinks * 2:
                 batch = CountBatch(str(next(numbers)), "server", "", [_made_up(next(numbers)) for _ in range(800)], [])

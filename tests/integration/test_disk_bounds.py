@@ -17,8 +17,8 @@ from headgate.adapters.spool.batches import encoded
 from headgate.core.counts import CountBatch
 from headgate.core.event import EventBatch
 from headgate.core.ids import new_id
-from headgate.core.metric_rows import Bounds
-from headgate.core.thinning import Share
+from headgate.core.metric_rows import RowBounds
+from headgate.core.thinning import EventBudget
 from headgate.dataplane.recorder import Recorder
 from headgate.testing import FakeClock
 from headgate.wiring import parts
@@ -127,7 +127,7 @@ def test_what_is_made_up_in_a_minute_makes_a_bounded_number_of_rows(
             sizes.append(await _size(database))
             rows.append(await _rows(database))
             spooled.append(river.spooled)
-        bounds, share = Bounds(), Share()
+        bounds, share = RowBounds(), EventBudget()
         assert rows[1]["metrics"] <= bounds.series + len(RULES) + 1 + bounds.users
         assert rows[1]["events"] <= 2 * 2 * share.overall  # two minutes, by its own clock, of few digits more
         assert rows[1]["users"] == 0

@@ -20,7 +20,7 @@ from headgate.core.event import EventKind
 from headgate.core.ids import new_id
 from headgate.core.units import DAY
 from headgate.errors import SinkError
-from headgate.ports import Stored
+from headgate.ports import SinkResult
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -50,7 +50,7 @@ async def _rows(database: Database, sql: str = "SELECT * FROM events ORDER BY at
         return [dict(row) for row in await connection.fetch(sql)]
 
 
-async def _stored_in_the_end(sink: PostgresEvents, made: EventBatch) -> Stored:
+async def _stored_in_the_end(sink: PostgresEvents, made: EventBatch) -> SinkResult:
     """As `Exporter` does it: again and again, while the sink fails."""
     async with asyncio.timeout(_PATIENCE):
         while True:
@@ -66,7 +66,7 @@ def test_a_batch_is_stored_with_everything_in_it(postgres: Postgres) -> None:
     async def body(sink: PostgresEvents, database: Database) -> None:
         extra = {"attributes": {"colour": "blue"}, "cost": 3}
         sent = event(5, tenant="acme", api_key="k1", ip="2001:db8::1", extra=extra, retry_after=None)
-        assert await sink.store(batch_of(sent)) == Stored(1)
+        assert await sink.store(batch_of(sent)) == SinkResult(1)
         (row,) = await _rows(database)
         assert str(row.pop("ip").ip if hasattr(row["ip"], "ip") else row.pop("ip")) == "2001:db8::1"
         at = row.pop("at")
@@ -151,7 +151,7 @@ def test_a_batch_is_stored_once(postgres: Postgres) -> None:
 
     async def body(sink: PostgresEvents, database: Database) -> None:
         made = batch(0, 100)
-        assert await asyncio.gather(*(sink.store(made) for _ in range(4))) == [Stored(100)] * 4
+        assert await asyncio.gather(*(sink.store(made) for _ in range(4))) == [SinkResult(100)] * 4
         assert len(await _rows(database)) == 100
 
     _with_sink(postgres, body)
@@ -175,7 +175,7 @@ def test_what_can_be_stored_in_another_form_is(postgres: Postgres, poison: Event
     """A value that PostgreSQL has no form for costs no event, least of all another."""
 
     async def body(sink: PostgresEvents, database: Database) -> None:
-        assert await sink.store(batch_of(event(0), poison, event(2))) == Stored(3)
+        assert await sink.store(batch_of(event(0), poison, event(2))) == SinkResult(3)
         by_number = {row["sequence"]: row for row in await _rows(database)}
         assert len(by_number) == 3
         assert {name: by_number[1][name] for name in kept} == kept
@@ -196,8 +196,8 @@ def test_what_cannot_be_stored_is_refused_alone(postgres: Postgres, poison: Even
     async def body(sink: PostgresEvents, database: Database) -> None:
         made = batch_of(*(event(number) for number in range(10)), poison, *(event(20 + each) for each in range(10)))
         made = made._replace(events=[each._replace(id=f"{each.id}") for each in made.events])
-        assert await sink.store(made) == Stored(20, 1)
-        assert await sink.store(made) == Stored(21)  # it was stored, and is not examined again
+        assert await sink.store(made) == SinkResult(20, 1)
+        assert await sink.store(made) == SinkResult(21)  # it was stored, and is not examined again
         assert len(await _rows(database)) == 20
 
     _with_sink(postgres, body)
@@ -207,8 +207,8 @@ def test_a_batch_from_nowhere_is_refused_and_delays_no_other(postgres: Postgres)
     """Where not even the region is a text, nothing of a batch can be stored, and that is the end of it."""
 
     async def body(sink: PostgresEvents, _database: Database) -> None:
-        assert await sink.store(batch(0, 3)._replace(region=5)) == Stored(0, 3)  # type: ignore[arg-type] # as it may be in a file
-        assert await sink.store(batch(3, 3)) == Stored(3)
+        assert await sink.store(batch(0, 3)._replace(region=5)) == SinkResult(0, 3)  # type: ignore[arg-type] # as it may be in a file
+        assert await sink.store(batch(3, 3)) == SinkResult(3)
 
     _with_sink(postgres, body)
 
@@ -240,7 +240,7 @@ def test_a_frozen_server_loses_nothing_and_stores_nothing_twice(postgres: Postgr
                 await sink.store(made := batch(10, 1_000))
         finally:
             postgres.thaw()
-        assert await _stored_in_the_end(sink, made) == Stored(1_000)
+        assert await _stored_in_the_end(sink, made) == SinkResult(1_000)
         assert await _rows(database, "SELECT count(*) AS n, count(DISTINCT id) AS d FROM events") == [
             {"n": 1_010, "d": 1_010}
         ]
@@ -261,7 +261,7 @@ def test_connections_that_are_cut_lose_nothing_and_store_nothing_twice(postgres:
             storing = asyncio.create_task(_stored_in_the_end(sink, batch(1_000 * (number + 1), 500)))
             await asyncio.sleep(0.001 * number)
             await _rows(cutting, cut + "'client backend' AND datname = current_database()")
-            assert await storing == Stored(500)
+            assert await storing == SinkResult(500)
         # On the connection that was never cut: the other one may not have noticed yet.
         counted = await _rows(cutting, "SELECT count(*) AS n, count(DISTINCT id) AS d FROM events")
         await cutting.close()

@@ -19,7 +19,7 @@ from headgate.adapters.saved_documents import SavedDocuments
 from headgate.adapters.zones import zone
 from headgate.controlplane.changes import StoredChanges
 from headgate.controlplane.notifier import Notifier
-from headgate.controlplane.subscriber import ActiveDocument, Origin, Subscriber
+from headgate.controlplane.subscriber import ActiveDocument, DocumentOrigin, Subscriber
 from headgate.core.parsing.rule_set import parse_rule_set
 from headgate.dataplane.snapshots import Snapshots
 from headgate.ports import RULES
@@ -172,7 +172,7 @@ def test_a_flush_changes_nothing_for_those_who_follow(database_url: str, valkey:
             valkey.ask("FLUSHALL")
             assert one.snapshots.current.number == number
             await one.until(await one.publish(2))
-            assert one.subscriber.state[RULES] == ActiveDocument(Origin.FEED, number + 1)
+            assert one.subscriber.state[RULES] == ActiveDocument(DocumentOrigin.FEED, number + 1)
 
     asyncio.run(run())
 
@@ -239,9 +239,9 @@ def test_starting_while_servers_are_unavailable(
                 began = clock()
                 state = await one.subscriber.start()
                 took = clock() - began
-                last = Origin.SAVED if has_saved else Origin.NOTHING
-                origin = {"Redis": Origin.DATABASE, "PostgreSQL": Origin.FEED, "both": last}[away]
-                assert state[RULES] == ActiveDocument(origin, 0 if origin is Origin.NOTHING else number)
+                last = DocumentOrigin.SAVED if has_saved else DocumentOrigin.NOTHING
+                origin = {"Redis": DocumentOrigin.DATABASE, "PostgreSQL": DocumentOrigin.FEED, "both": last}[away]
+                assert state[RULES] == ActiveDocument(origin, 0 if origin is DocumentOrigin.NOTHING else number)
                 assert took < 2  # said to be 1.5, on a machine that does nothing else
                 valkey.revive()
                 revive()

@@ -15,7 +15,7 @@ from tests.support.kafka_topic import batch_of, event, expected, ids, is_in_orde
 from headgate.adapters.kafka import KafkaSink
 from headgate.adapters.kafka.delivery import Delivery
 from headgate.errors import SinkError
-from headgate.ports import Stored
+from headgate.ports import SinkResult
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -49,7 +49,7 @@ def test_a_batch_arrives(kafka: MockKafka, topic: str) -> None:
     async def run() -> None:
         sink = KafkaSink(kafka.servers, topic)
         batches = [batch_of([event(200 * turn + number) for number in range(200)]) for turn in range(5)]
-        assert [await until_stored(sink, batch) for batch in batches] == [Stored(200)] * 5
+        assert [await until_stored(sink, batch) for batch in batches] == [SinkResult(200)] * 5
         await sink.close()
 
     asyncio.run(run())
@@ -68,8 +68,8 @@ def test_a_batch_that_comes_again_is_not_sent_again(kafka: MockKafka, topic: str
     async def run() -> None:
         sink = KafkaSink(kafka.servers, topic)
         batch = batch_of([event(number) for number in range(10)])
-        assert [await until_stored(sink, batch) for _ in range(3)] == [Stored(10)] * 3
-        assert await until_stored(sink, batch_of([])) == Stored(0)
+        assert [await until_stored(sink, batch) for _ in range(3)] == [SinkResult(10)] * 3
+        assert await until_stored(sink, batch_of([])) == SinkResult(0)
         await sink.close()
 
     asyncio.run(run())
@@ -104,7 +104,7 @@ async def _store_while_answered(kafka: MockKafka, topic: str, codes: list[int]) 
     sink = KafkaSink(kafka.servers, topic)
     await until_stored(sink, batch_of([event(number) for number in range(20)]))
     kafka.answer_next(*codes)
-    assert await until_stored(sink, batch_of([event(number) for number in range(20, 200)])) == Stored(180)
+    assert await until_stored(sink, batch_of([event(number) for number in range(20, 200)])) == SinkResult(180)
     await sink.close()
 
 
@@ -116,7 +116,7 @@ def test_too_large_events_are_refused_alone(kafka: MockKafka, topic: str) -> Non
         events = [event(number) for number in range(100)]
         events[10] = event(10, endpoint="/" + "x" * 30_000)
         events[20] = event(20, tier="\ud800")
-        assert await until_stored(sink, batch_of(events)) == Stored(98, 2)
+        assert await until_stored(sink, batch_of(events)) == SinkResult(98, 2)
         await sink.close()
 
     asyncio.run(run())
@@ -131,9 +131,9 @@ def test_only_what_is_refused_alone_is_refused(kafka: MockKafka, topic: str, cod
         sink = KafkaSink(kafka.servers, topic)
         await until_stored(sink, batch_of([event(0)]))
         kafka.answer_next(code)
-        assert await until_stored(sink, batch_of([event(number) for number in range(1, 50)])) == Stored(49)
+        assert await until_stored(sink, batch_of([event(number) for number in range(1, 50)])) == SinkResult(49)
         kafka.answer_next(code, code)
-        assert await until_stored(sink, batch_of([event(50)])) == Stored(0, 1)
+        assert await until_stored(sink, batch_of([event(50)])) == SinkResult(0, 1)
         await sink.close()
 
     asyncio.run(run())
@@ -155,8 +155,8 @@ def test_brokers_go_away_and_come_back(kafka: MockKafka, topic: str, caplog: pyt
         with pytest.raises(SinkError, match="50 of 50 events"):
             await sink.store(other)
         kafka.come_back()
-        assert await until_stored(sink, batch) == Stored(200)
-        assert await until_stored(sink, other) == Stored(50)
+        assert await until_stored(sink, batch) == SinkResult(200)
+        assert await until_stored(sink, other) == SinkResult(50)
         await sink.close()
 
     with caplog.at_level(logging.INFO, "headgate"):
@@ -182,7 +182,7 @@ def test_answers_in_doubt_are_waited_for(kafka: MockKafka, topic: str) -> None:
         batch = batch_of([event(number) for number in range(1, 100)])
         with pytest.raises(SinkError, match="99 of 99 events: "):
             await sink.store(batch)
-        assert await until_stored(sink, batch) == Stored(99)
+        assert await until_stored(sink, batch) == SinkResult(99)
         kafka.answer_slowly(0)
         await sink.close()
 
@@ -200,7 +200,7 @@ def test_a_producer_that_fails_for_good_is_replaced(kafka: MockKafka, topic: str
         batch = batch_of([event(number) for number in range(10, 200)])
         with pytest.raises(SinkError, match="begins anew"):
             await sink.store(batch)
-        assert await until_stored(sink, batch) == Stored(190)
+        assert await until_stored(sink, batch) == SinkResult(190)
         await sink.close()
 
     asyncio.run(run())
@@ -216,7 +216,7 @@ def test_an_event_that_nothing_is_told_of_is_sent_again(kafka: MockKafka, topic:
         batch = batch_of([event(number) for number in range(20)])
         sink._deliveries[batch.id] = half_told = Delivery(batch)
         half_told.in_flight.add(half_told.to_send.popleft())
-        assert await until_stored(sink, batch) == Stored(20)
+        assert await until_stored(sink, batch) == SinkResult(20)
         await sink.close()
 
     asyncio.run(run())
@@ -239,7 +239,7 @@ def test_what_is_wrong_with_a_topic_is_said(kafka: MockKafka, topic: str, code: 
         with pytest.raises(SinkError, match=words):
             await sink.store(batch_of([event(0)]))
         kafka.refuse_topic(topic, 0)
-        assert await until_stored(sink, batch_of([event(0)])) == Stored(1)
+        assert await until_stored(sink, batch_of([event(0)])) == SinkResult(1)
         await sink.close()
 
     asyncio.run(run())
@@ -255,7 +255,7 @@ def test_a_user_who_may_not_write(kafka: MockKafka, topic: str) -> None:
         batch = batch_of([event(number) for number in range(1, 50)])
         with pytest.raises(SinkError, match="may not write to the topic"):
             await sink.store(batch)
-        assert await until_stored(sink, batch) == Stored(49)
+        assert await until_stored(sink, batch) == SinkResult(49)
         await sink.close()
 
     asyncio.run(run())
@@ -298,7 +298,7 @@ def test_closing_in_the_middle(kafka: MockKafka, topic: str) -> None:
             await storing
         kafka.come_back()
         sink = KafkaSink(kafka.servers, topic)
-        assert await until_stored(sink, batch) == Stored(999)
+        assert await until_stored(sink, batch) == SinkResult(999)
         await sink.close()
 
     asyncio.run(run())
@@ -317,7 +317,7 @@ def test_giving_up(kafka: MockKafka, topic: str) -> None:
             async with asyncio.timeout(0.3):
                 await sink.store(batch)
         kafka.come_back()
-        assert await until_stored(sink, batch) == Stored(99)
+        assert await until_stored(sink, batch) == SinkResult(99)
         await sink.close()
 
     asyncio.run(run())

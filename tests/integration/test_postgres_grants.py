@@ -17,7 +17,7 @@ from headgate.adapters.postgres import Database, migrate
 from headgate.adapters.postgres.event_sink import PostgresEvents
 from headgate.archive.retention import Retention
 from headgate.cli.commands import run
-from headgate.ports import Stored
+from headgate.ports import SinkResult
 
 if TYPE_CHECKING:
     from tests.support.postgres import Postgres
@@ -80,7 +80,7 @@ def _forbidden(granted: Granted) -> str | None:
     return found(**IN_MEMORY, database_url=granted.url).get("database-rights")
 
 
-async def _stores_an_event(url: str) -> Stored:
+async def _stores_an_event(url: str) -> SinkResult:
     database = Database(url)
     try:
         return await PostgresEvents(database, wall_clock).store(batch_of(event(1)._replace(at=wall_clock())))
@@ -95,7 +95,7 @@ def test_the_grants_of_the_page_hold_for_tables_to_come(postgres: Postgres, gran
     _migrate(granted)
     assert _forbidden(granted) is None
     assert run(["db", "status", "--url", granted.url]) == 0
-    assert asyncio.run(_stores_an_event(granted.url)) == Stored(1)
+    assert asyncio.run(_stores_an_event(granted.url)) == SinkResult(1)
 
 
 def test_a_table_without_grants_is_named(

@@ -20,7 +20,7 @@ from headgate.cli.commands import run as run_command
 from headgate.core.event import EventBatch, EventKind, event_of
 from headgate.core.own_limits import LimitsByRule, OwnLimits
 from headgate.core.parsing.rule_set import parse_rule_set
-from headgate.core.thinning import Share
+from headgate.core.thinning import EventBudget
 from headgate.dataplane.recorder import Recorder
 from headgate.simulate.simulation import Simulation
 from headgate.simulate.traffic import COLUMNS, EventParser, Span
@@ -68,7 +68,7 @@ PATHS: Final = ("/", "/t", "/log", "/tokens/7", "/tokens/8?", "/leaky", "/waitin
 KEPT: Final = {name: part for name, part in RULES.items() if name != "overrides"}
 """As a database keeps them: overrides are with the users there."""
 SPAN: Final = Span(1, 1, 2**60)
-UNTHINNED: Final = Share(10**9, 10**9)
+UNTHINNED: Final = EventBudget(10**9, 10**9)
 
 
 def _request(chance: random.Random) -> Request:
@@ -88,10 +88,12 @@ def _request(chance: random.Random) -> Request:
     )
 
 
-async def _recorded(url: str, rules: dict[str, Any] = RULES, seed: int = 4, share: Share = UNTHINNED) -> list[Event]:
+async def _recorded(
+    url: str, rules: dict[str, Any] = RULES, seed: int = 4, budget: EventBudget = UNTHINNED
+) -> list[Event]:
     """Events of a limiter on a real clock, several checks at a time; what is remembered may name another rule."""
     chance = random.Random(seed)
-    recorder = Recorder(wall_clock, monotonic, share=share)
+    recorder = Recorder(wall_clock, monotonic, budget=budget)
     async with Limiter(*parts(url, rules, deny_cache_mb=0), observer=recorder) as limiter:
         for _ in range(60):
             requests = [_request(chance) for _ in range(chance.randrange(1, 40))]
@@ -124,8 +126,8 @@ def test_refusals_that_were_thinned_are_replayed_as_often_as_they_were_made() ->
     rules = {
         "rules": [{"name": "tight", "per": ["user"], "limits": "5/hour", "algorithm": "fixed_window", "sample": 1}]
     }
-    few = Share(first=2, overall=10_000)
-    events = asyncio.run(_recorded("memory://", rules, share=few))
+    few = EventBudget(first=2, overall=10_000)
+    events = asyncio.run(_recorded("memory://", rules, budget=few))
     asked = sum(1 if event.extra is None else event.extra.get("stands_for", 1) for event in events)
     simulation = Simulation(("same", parse_rule_set(rules, zones.zone)), None, SPAN)
     simulation.replay.take(_calls(events))

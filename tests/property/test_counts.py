@@ -11,7 +11,7 @@ from tests.support.recounts import batches, metrics_of, usage_of
 
 from headgate.core.counts import OTHER, added_up, cut, usage_columns
 from headgate.core.histogram import BUCKETS, added, bounds, bucket_of, histogram, quantile
-from headgate.core.metric_rows import Bounds, Known, MetricRow, metric_rows
+from headgate.core.metric_rows import Known, MetricRow, RowBounds, metric_rows
 
 if TYPE_CHECKING:
     from headgate.core.counts import CountBatch
@@ -34,9 +34,9 @@ def test_rows_of_minutes_equal_a_recount(batch: CountBatch) -> None:
 
 @given(
     st.lists(batches(), min_size=1, max_size=5),
-    st.builds(Bounds, endpoints=st.integers(0, 3), series=st.integers(0, 8), users=st.integers(0, 3)),
+    st.builds(RowBounds, endpoints=st.integers(0, 3), series=st.integers(0, 8), users=st.integers(0, 3)),
 )
-def test_however_batches_come_minutes_are_bounded_and_exact(several: list[CountBatch], most: Bounds) -> None:
+def test_however_batches_come_minutes_are_bounded_and_exact(several: list[CountBatch], most: RowBounds) -> None:
     """No minute has more rows than it may have over all batches, and for each rule all numbers add up exactly."""
     rows: dict[int, set[tuple[str, ...]]] = {}
     found: Counter[tuple[object, ...]] = Counter()

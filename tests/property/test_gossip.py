@@ -6,18 +6,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.core.borrow import block_size
-from headgate.core.gossip import NOTHING, Entry, Ledger, merged, over_bound, owed, total
+from headgate.core.gossip import NOTHING, RegionCount, RegionCounts, merged, over_bound, owed, total
 from headgate.core.limit import Rate
 from headgate.core.meter import Algorithm, Meter
 from headgate.core.regions import equal_shares, read_share_stamp, share_meter, share_stamp
 from headgate.core.units import MAX_AMOUNT, MINUTE
 
-ENTRIES = st.builds(Entry, st.integers(0, 3), st.integers(0, 50))
-LEDGERS: st.SearchStrategy[Ledger] = st.dictionaries(st.sampled_from(["ap", "eu", "us"]), ENTRIES)
+ENTRIES = st.builds(RegionCount, st.integers(0, 3), st.integers(0, 50))
+LEDGERS: st.SearchStrategy[RegionCounts] = st.dictionaries(st.sampled_from(["ap", "eu", "us"]), ENTRIES)
 
 
 @given(LEDGERS, LEDGERS, LEDGERS)
-def test_merging_is_idempotent_commutative_and_associative(one: Ledger, two: Ledger, three: Ledger) -> None:
+def test_merging_is_idempotent_commutative_and_associative(
+    one: RegionCounts, two: RegionCounts, three: RegionCounts
+) -> None:
     """In whatever order and however often ledgers are heard of, the same is known."""
     assert merged(one, one) == one
     assert merged(one, two) == merged(two, one)
@@ -26,7 +28,7 @@ def test_merging_is_idempotent_commutative_and_associative(one: Ledger, two: Led
 
 
 @given(LEDGERS, LEDGERS, st.integers(0, 3))
-def test_what_is_known_never_shrinks_within_a_period(one: Ledger, two: Ledger, period: int) -> None:
+def test_what_is_known_never_shrinks_within_a_period(one: RegionCounts, two: RegionCounts, period: int) -> None:
     """A merge knows at least as much of a period as each of two, unless a region has gone on to a later one."""
     both = merged(one, two)
     assert all(both[region] >= ledger[region] for ledger in (one, two) for region in ledger)
@@ -35,16 +37,16 @@ def test_what_is_known_never_shrinks_within_a_period(one: Ledger, two: Ledger, p
 
 
 @given(st.lists(ENTRIES, max_size=8))
-def test_what_is_owed_is_added_once(heard: list[Entry]) -> None:
+def test_what_is_owed_is_added_once(heard: list[RegionCount]) -> None:
     """Adding what is owed after each message adds up to the newest of each period, in whatever order they come."""
     known, added, sums = NOTHING, NOTHING, {}
     for entry in heard:
         known = max(known, entry)
         if known.period > added.period:
-            added = Entry(known.period, 0)
+            added = RegionCount(known.period, 0)
         units = owed(known, added)
         assert units >= 0
-        added = Entry(added.period, added.units + units)
+        added = RegionCount(added.period, added.units + units)
         sums[added.period] = added.units
     for period, count in sums.items():
         assert count <= max((entry.units for entry in heard if entry.period == period), default=0)

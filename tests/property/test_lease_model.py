@@ -13,7 +13,7 @@ import pytest
 from headgate.core import lease
 from headgate.core.decision import Decision, Hit, Receipt
 from headgate.core.failure_policy import FailurePolicy
-from headgate.core.lease import Block
+from headgate.core.lease import LeaseBlock
 from headgate.core.limit import Rate
 from headgate.core.meter import Algorithm, Meter
 from headgate.core.spread import Spread, SpreadMode
@@ -83,7 +83,7 @@ class Model:
         grant, self.on_the_way[holder] = self.on_the_way[holder], None
         if grant is None:
             return False
-        block = Block(Hit(KEY, METER, GRANT), POLICY, grant.decision, grant.sent, self.now * 1_000)
+        block = LeaseBlock(Hit(KEY, METER, GRANT), POLICY, grant.decision, grant.sent, self.now * 1_000)
         self.books[holder].granted(block)
         return True
 
@@ -150,7 +150,7 @@ class Model:
         assert self.counts[self.window] >= self.admitted[self.window] + live, self.key()
 
 
-def _blocks(book: LeaseBook) -> list[Block]:
+def _blocks(book: LeaseBook) -> list[LeaseBlock]:
     block = book.named.get(KEY)
     found = []
     while block is not None:
@@ -193,6 +193,6 @@ def test_the_model_finds_blocks_that_outlive_their_window(monkeypatch: pytest.Mo
         with pytest.raises(AssertionError):
             _explored(7)
     with monkeypatch.context() as broken:
-        broken.setattr(Block, "unspent", lambda block: Receipt(KEY, METER, block.stamp, block.size, ""))
+        broken.setattr(LeaseBlock, "unspent", lambda block: Receipt(KEY, METER, block.stamp, block.size, ""))
         with pytest.raises(AssertionError):
             _explored(7)

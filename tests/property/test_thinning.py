@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.support.spool import event
 
-from headgate.core.thinning import Share, Thinning
+from headgate.core.thinning import EventBudget, Thinning
 
 if TYPE_CHECKING:
     from headgate.core.event import Event
@@ -29,7 +29,7 @@ def _made(happened: tuple[str]) -> Event:
 )
 def test_what_events_stand_for_adds_up(runs: list[tuple[str, int]], first: int, overall: int, most: int) -> None:
     """For each subject no event stands for more than there was; with what is left out, all refusals are there."""
-    thinning = Thinning(_made, Share(first, overall), most)
+    thinning = Thinning(_made, EventBudget(first, overall), most)
     refused: Counter[str] = Counter()
     stood_for: Counter[str] = Counter()
     events = 0
@@ -54,7 +54,7 @@ def test_what_events_stand_for_adds_up(runs: list[tuple[str, int]], first: int, 
 @given(st.integers(1, 50), st.integers(1, 20_000))
 def test_one_subject_has_the_first_few_and_then_fewer(first: int, many: int) -> None:
     """The first are events of their own, and however many follow, the number of events grows by their digits."""
-    thinning = Thinning(_made, Share(first, 1_000_000))
+    thinning = Thinning(_made, EventBudget(first, 1_000_000))
     kept = [number for number in range(1, many + 1) if thinning.refuse("a", ("a",))]
     assert kept[:first] == [*range(1, min(first, many) + 1)]
     assert len(kept) <= _bound(many, first)

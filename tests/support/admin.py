@@ -31,7 +31,7 @@ from headgate.dataplane.identity import Identity
 from headgate.dataplane.records import Records
 from headgate.edge.admin.app import admin_app
 from headgate.edge.admin.parts import AdminParts
-from headgate.edge.overview.overview import Overview, Stored
+from headgate.edge.overview.overview import DatabaseReadings, Overview
 from headgate.edge.telemetry import Telemetry
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ async def opened(url: str, metrics: Callable[[], str] | None = lambda: "") -> As
 
     history = SnapshotHistory(database, publisher, announce)
     activity, processes, telemetry = Activity(database, wall_clock), Processes(database), Telemetry()
-    overview = Overview(telemetry.rates, Stored(activity, processes, history), wall_clock)
+    overview = Overview(telemetry.rates, DatabaseReadings(activity, processes, history), wall_clock)
     parts = AdminParts(
         database=database,
         access=Access(database, BOOTSTRAP),

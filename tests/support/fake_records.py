@@ -14,7 +14,7 @@ from headgate.dataplane.lookups import Deadlines
 from headgate.dataplane.record_cache import SharedRecords
 from headgate.dataplane.records import Records
 from headgate.errors import DatabaseError
-from headgate.ports import Looked
+from headgate.ports import CachedValues
 from headgate.testing import FakeClock
 
 if TYPE_CHECKING:
@@ -100,13 +100,13 @@ class FakeCache:
         self.away = False
         self.slow: asyncio.Event | None = None
 
-    async def get_many(self, names: Sequence[str]) -> Looked:
+    async def get_many(self, names: Sequence[str]) -> CachedValues:
         self.gets.append(list(names))
         if self.slow is not None:
             await self.slow.wait()
         if self.away:
-            return Looked([None] * len(names), None)
-        return Looked([self.values.get(name) for name in names], "era")
+            return CachedValues([None] * len(names), None)
+        return CachedValues([self.values.get(name) for name in names], "era")
 
     async def put_many(self, values: Mapping[str, bytes], seconds: float, era: str) -> None:
         assert era == "era"

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from confluent_kafka import Message
 
     from headgate.adapters.kafka import KafkaSink
-    from headgate.ports import Stored
+    from headgate.ports import SinkResult
 
 _PATIENCE: Final = 60.0
 _numbers: Final = count()
@@ -56,7 +56,7 @@ def expected(numbers: int) -> list[str]:
     return [f"d{number}" for number in range(numbers)]
 
 
-async def until_stored(sink: KafkaSink, batch: EventBatch) -> Stored:
+async def until_stored(sink: KafkaSink, batch: EventBatch) -> SinkResult:
     """As the spool does it: again and again, the same batch."""
     end = time.monotonic() + _PATIENCE
     while True:

@@ -20,7 +20,7 @@ from headgate.adapters.spool import reader as spool_reader
 from headgate.archive import part
 from headgate.backup import manifest
 from headgate.controlplane import documents
-from headgate.controlplane.document_applier import ActiveDocument, DocumentApplier, Origin, Refusal
+from headgate.controlplane.document_applier import ActiveDocument, DocumentApplier, DocumentOrigin, Refusal
 from headgate.core.delivery_ledger import DeliveryLedger
 from headgate.core.event import EventBatch
 from headgate.dataplane.reservations import Reserved
@@ -71,14 +71,14 @@ def test_a_newer_document_is_refused_and_the_active_one_stays(caplog: pytest.Log
 
     async def offer() -> DocumentApplier:
         applier = DocumentApplier({RULES: lambda data, _number: active.append(data)}, None)
-        assert await applier.take(RULES, documents.make(RULES, 16, {"rules": [1]}, "l1"), Origin.FEED) is None
+        assert await applier.take(RULES, documents.make(RULES, 16, {"rules": [1]}, "l1"), DocumentOrigin.FEED) is None
         newer = _newer(documents.make(RULES, 17, {"rules": [2]}, "l1"))
-        assert await applier.take(RULES, newer, Origin.FEED) is Refusal.FORMAT
+        assert await applier.take(RULES, newer, DocumentOrigin.FEED) is Refusal.FORMAT
         return applier
 
     applier = asyncio.run(offer())
     assert active == [{"rules": [1]}]
-    assert applier.state[RULES] == ActiveDocument(Origin.FEED, 16)
+    assert applier.state[RULES] == ActiveDocument(DocumentOrigin.FEED, 16)
     assert applier.has_refused(RULES, "l1", 17)
     sentence = "it has format 2, and this headgate reads format 1; install a newer one"
     assert caplog.messages == [f"rules 17 refused, 16 stays active: {sentence}"]

@@ -14,7 +14,7 @@ from headgate.adapters.rules_file import RulesFile
 from headgate.adapters.saved_documents import SavedDocuments
 from headgate.controlplane.documents import NO_RULES, make
 from headgate.controlplane.file_rules import FileRules
-from headgate.controlplane.subscriber import Origin, Subscriber
+from headgate.controlplane.subscriber import DocumentOrigin, Subscriber
 from headgate.core.parsing.rule_set import parse_rule_set
 from headgate.dataplane import snapshots
 from headgate.errors import HeadgateError
@@ -42,28 +42,30 @@ class World(NamedTuple):
     feed: str
 
     @property
-    def origin(self) -> Origin:
+    def origin(self) -> DocumentOrigin:
         """Where its rules must come from."""
         if self.feed == "rules":
-            return Origin.FEED
+            return DocumentOrigin.FEED
         if self.database == "rules":
-            return Origin.DATABASE
+            return DocumentOrigin.DATABASE
         if self.saved == "good":
-            return Origin.SAVED
+            return DocumentOrigin.SAVED
         if self.file in {"good", "empty"}:
-            return Origin.FILE
+            return DocumentOrigin.FILE
         if self.database == "nothing published" and self.file == "none":
-            return Origin.DATABASE
-        return Origin.NOTHING
+            return DocumentOrigin.DATABASE
+        return DocumentOrigin.NOTHING
 
     @property
     def limit(self) -> int | None:
         """What must be enforced: each source has another limit; None is a rule set that is known and empty."""
-        if self.origin is Origin.DATABASE and self.database == "nothing published":
+        if self.origin is DocumentOrigin.DATABASE and self.database == "nothing published":
             return None
-        if self.origin is Origin.FILE and self.file == "empty":
+        if self.origin is DocumentOrigin.FILE and self.file == "empty":
             return None
-        return {Origin.FEED: 4, Origin.DATABASE: 3, Origin.SAVED: 2, Origin.FILE: 1}[self.origin]
+        return {DocumentOrigin.FEED: 4, DocumentOrigin.DATABASE: 3, DocumentOrigin.SAVED: 2, DocumentOrigin.FILE: 1}[
+            self.origin
+        ]
 
 
 class Process:
@@ -105,14 +107,14 @@ class Process:
     def _take(self, data: object, number: int) -> None:
         self.limiter.snapshots.publish(parse_rule_set(data, zones.zone), number)
 
-    async def start(self) -> Origin:
+    async def start(self) -> DocumentOrigin:
         """Start as `headgate serve` does."""
         await self.subscriber.start(0.01)
         if self.file_rules is not None:
             await self.file_rules.look()
         return self.origin()
 
-    def origin(self) -> Origin:
+    def origin(self) -> DocumentOrigin:
         """Where its rules came from."""
         return self.subscriber.state["rules"].origin
 
@@ -129,8 +131,8 @@ def test_every_start_decides_by_the_best_rules_there_are_or_not_at_all(world: Wo
     async def run() -> None:
         process = Process(world, tmp_path)
         assert await process.start() is world.origin
-        assert process.limiter.snapshots.is_known is (world.origin is not Origin.NOTHING)
-        if world.origin is Origin.NOTHING:
+        assert process.limiter.snapshots.is_known is (world.origin is not DocumentOrigin.NOTHING)
+        if world.origin is DocumentOrigin.NOTHING:
             with pytest.raises(NoRules):
                 await process.limiter.check(REQUEST)
             with pytest.raises(NoRules):
@@ -152,7 +154,7 @@ def test_without_rules_requests_pass_where_that_was_chosen_and_are_marked(tmp_pa
 
     async def run() -> None:
         process = Process(NOTHING, tmp_path, admits=True)
-        assert await process.start() is Origin.NOTHING
+        assert await process.start() is DocumentOrigin.NOTHING
         assert not process.limiter.snapshots.is_known
         said = (await process.limiter.check(REQUEST)).as_dict()
         assert {name: said[name] for name in ("allowed", "source", "policy", "snapshot")} == {
@@ -182,13 +184,13 @@ def test_the_database_takes_over_from_the_file_once_it_has_rules(tmp_path: Path)
 
     async def run() -> None:
         process = Process(ON_FILE, tmp_path)
-        assert await process.start() is Origin.FILE
+        assert await process.start() is DocumentOrigin.FILE
         process.database.is_down = False
         await process.subscriber._ask_database()
-        assert process.origin() is Origin.FILE
+        assert process.origin() is DocumentOrigin.FILE
         process.database.publish(rules(3, 3))
         await process.subscriber._ask_database()
-        assert process.origin() is Origin.DATABASE
+        assert process.origin() is DocumentOrigin.DATABASE
         process.file.write_text("rules: []")
         await process.file_rules.look()  # type: ignore[union-attr] # it has a file
         assert (await process.limiter.check(REQUEST)).limit == 3
@@ -233,13 +235,13 @@ def test_a_file_that_is_put_right_ends_the_time_without_rules(tmp_path: Path, ca
 
     async def run() -> None:
         process = Process(NOTHING._replace(file="broken"), tmp_path)
-        assert await process.start() is Origin.NOTHING
+        assert await process.start() is DocumentOrigin.NOTHING
         for _ in range(3):
             await process.file_rules.look()  # type: ignore[union-attr] # it has a file
         assert len([record for record in caplog.records if record.levelname == "ERROR"]) == 1
         process.file.write_text("rules: [{name: r, limits: 1/hour}]")
         await process.file_rules.look()  # type: ignore[union-attr] # as above
-        assert process.origin() is Origin.FILE
+        assert process.origin() is DocumentOrigin.FILE
         assert "until the database or redis answers" in caplog.text
 
     asyncio.run(run())
@@ -274,9 +276,9 @@ def test_a_document_replaces_what_was_held_and_never_the_other_way_round() -> No
     async def run() -> None:
         taken: list[Any] = []
         subscriber = Subscriber(Feed(), {"rules": lambda data, _number: taken.append(data)}, lambda _names: None)
-        await subscriber.applier.hold("rules", "a file", Origin.FILE)
-        await subscriber.applier.take("rules", make("rules", 1, "published", "l1"), Origin.FEED)
-        await subscriber.applier.hold("rules", "a file", Origin.FILE)
+        await subscriber.applier.hold("rules", "a file", DocumentOrigin.FILE)
+        await subscriber.applier.take("rules", make("rules", 1, "published", "l1"), DocumentOrigin.FEED)
+        await subscriber.applier.hold("rules", "a file", DocumentOrigin.FILE)
         assert taken == ["a file", "published"]
 
     asyncio.run(run())

@@ -11,7 +11,7 @@ from tests.support.fake_records import FakeCache, FakeSource
 from tests.unit.dataplane.signing import CLAIMS, SECRET, pem, private_key, signed
 
 from headgate.core.request import Request
-from headgate.dataplane.identity import Call
+from headgate.dataplane.identity import UnauthenticatedCall
 from headgate.errors import InvalidSettings
 from headgate.settings import Settings, from_environment
 from headgate.testing import FakeClock
@@ -45,7 +45,7 @@ def test_settings_become_an_identity() -> None:
         )
         identity = identity_from(given, source, FakeCache(), FakeClock())
         token = signed({**CLAIMS, "exp": CLAIMS["exp"] - 61}, private_key("RSA"), "PS256")
-        call = Call("GET", "/", "10.0.0.1:80", "203.0.113.9", None, f"Bearer {token}")
+        call = UnauthenticatedCall("GET", "/", "10.0.0.1:80", "203.0.113.9", None, f"Bearer {token}")
         assert await identity.identify_call(call) == Request("u1", None, None, "203.0.113.9", "pro", "GET", "/")
         assert identity.api_key_header == "x-key"
         await identity.close()

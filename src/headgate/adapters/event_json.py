@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from headgate.errors import SinkError
-from headgate.ports import Stored
+from headgate.ports import SinkResult
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -83,14 +83,14 @@ class JsonLines:
         self._written: OrderedDict[str, int] = OrderedDict()
         """How many lines of which batches are in the file, the last of them."""
 
-    async def store(self, batch: EventBatch) -> Stored:
+    async def store(self, batch: EventBatch) -> SinkResult:
         """Append a batch, or what is missing of it."""
         try:
             refused = await asyncio.to_thread(self._append, batch)
         except OSError as error:
             msg = f"{self._path} cannot be written: {error.strerror or error}"
             raise SinkError(msg) from error
-        return Stored(len(batch.events) - refused, refused)
+        return SinkResult(len(batch.events) - refused, refused)
 
     async def close(self) -> None:
         """Close the file."""

@@ -30,7 +30,7 @@ _MIN_KEPT: Final = timedelta(days=30)
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
+class ArchivePolicy:
     """How long events are kept."""
 
     days: int
@@ -97,7 +97,7 @@ class Progress:
 class Archiver:
     """Moves events between the database and the archive."""
 
-    def __init__(self, events: EventTable, archive: EventArchive, retention: Retention, bounds: Bounds) -> None:
+    def __init__(self, events: EventTable, archive: EventArchive, retention: Retention, bounds: ArchivePolicy) -> None:
         """`retention` also gives the time."""
         self._events = events
         self._archive = archive

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from headgate.adapters.clock import wall_clock
 from headgate.adapters.embedded import open_database
 from headgate.adapters.object_store import open_object_store
-from headgate.archive.archiver import Archiver, Bounds, Progress
+from headgate.archive.archiver import ArchivePolicy, Archiver, Progress
 from headgate.archive.retention import Retention
 from headgate.errors import ArchiveError, InvalidSettings
 
@@ -67,7 +67,7 @@ async def open_archive(settings: Settings, clock: Callable[[], Micros] | None = 
 
     retention = Retention(opened.database, clock or wall_clock)
     events = EventTable(opened.another(_SECONDS), (lambda: retention.now) if clock else None)
-    bounds = Bounds(settings.archive_days, settings.archive_years)
+    bounds = ArchivePolicy(settings.archive_days, settings.archive_years)
     try:
         await opened.start()
         archive = archive.of_database(await events.origin())

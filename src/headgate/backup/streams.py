@@ -31,7 +31,7 @@ class _Broken(NamedTuple):
     """Tells the writing thread that the source failed."""
 
 
-class Stored(NamedTuple):
+class WrittenStream(NamedTuple):
     """A file that was written."""
 
     file: Written
@@ -39,7 +39,7 @@ class Stored(NamedTuple):
     items: int
 
 
-async def write_stream(store: ObjectStore, name: str, produce: Callable[[Sink], Awaitable[int]]) -> Stored:
+async def write_stream(store: ObjectStore, name: str, produce: Callable[[Sink], Awaitable[int]]) -> WrittenStream:
     """Write the data that `produce` passes to its sink, compressed; `produce` returns the number of its items.
 
     At most four chunks are in memory: the source waits for the store.
@@ -71,7 +71,7 @@ async def write_stream(store: ObjectStore, name: str, produce: Callable[[Sink], 
     try:
         count = await produce(sink)
         await sink(None)
-        return Stored(await writing, text, count)
+        return WrittenStream(await writing, text, count)
     except BaseException:
         while not chunks.empty():
             chunks.get_nowait()

@@ -77,7 +77,7 @@ MAX_CHANGES: Final = 1_000
 """That are told one by one; of more, everything is."""
 
 
-class Stored(NamedTuple):
+class ChangeState(NamedTuple):
     """What the database has."""
 
     position: Position
@@ -99,18 +99,18 @@ class StoredChanges:
         """The newest document of a kind; None if none was published."""
         return await documents.stored(self._database, kind)
 
-    async def since(self, position: Position) -> Stored:
+    async def since(self, position: Position) -> ChangeState:
         """What there is, and what has changed since: one small query, and another one if something has."""
         here = await look(self._database, position.number)
         numbers = {RULES: here["rules"], BLOCKS: here["blocks"]}
         newest = Position(here["lineage"], here["newest"], here["newest_mark"])
         if (here["lineage"], here["mark"]) != (position.lineage, position.mark):  # another history
-            return Stored(newest, numbers, [EVERYTHING])
+            return ChangeState(newest, numbers, [EVERYTHING])
         if newest.number <= position.number:
-            return Stored(position, numbers, ())
+            return ChangeState(position, numbers, ())
         rows = await self._database.rows("feed.since", position.number, MAX_CHANGES)
         reached = Position(here["lineage"], rows[-1]["id"], rows[-1]["mark"]) if rows else position
-        return Stored(reached, numbers, names_of(rows))
+        return ChangeState(reached, numbers, names_of(rows))
 
 
 async def look(database: Statements, position: int) -> Row:

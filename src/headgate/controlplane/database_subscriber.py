@@ -12,7 +12,7 @@ import random
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
-from headgate.controlplane.document_applier import Origin
+from headgate.controlplane.document_applier import DocumentOrigin
 from headgate.ports import EVERYTHING, Position
 
 if TYPE_CHECKING:
@@ -105,11 +105,11 @@ class DatabaseSubscriber:
             await self._take_nothing(kind)
         elif (
             self._applier.lacks(kind, document.lineage, document.number)
-            and await self._applier.take(kind, document, Origin.DATABASE) is None
+            and await self._applier.take(kind, document, DocumentOrigin.DATABASE) is None
         ):
             log.info("%s %d active, from the database", kind, document.number)
 
     async def _take_nothing(self, kind: str) -> None:
         """Note that nothing was published: an empty rule set is one, where there can be no other."""
-        if kind in self._empty and self._applier.state[kind].origin is Origin.NOTHING:
-            await self._applier.hold(kind, self._empty[kind], Origin.DATABASE)
+        if kind in self._empty and self._applier.state[kind].origin is DocumentOrigin.NOTHING:
+            await self._applier.hold(kind, self._empty[kind], DocumentOrigin.DATABASE)

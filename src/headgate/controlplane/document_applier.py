@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("headgate")
 
 
-class Origin(StrEnum):
+class DocumentOrigin(StrEnum):
     """Where the active rules or blocks came from."""
 
     FEED = "the feed"
@@ -40,13 +40,13 @@ class Origin(StrEnum):
     @property
     def word(self) -> str:
         """In one word, for programs: feed, database, saved, file or none."""
-        return "none" if self is Origin.NOTHING else self.name.lower()
+        return "none" if self is DocumentOrigin.NOTHING else self.name.lower()
 
 
 class ActiveDocument(NamedTuple):
     """What this process works by."""
 
-    origin: Origin = Origin.NOTHING
+    origin: DocumentOrigin = DocumentOrigin.NOTHING
     number: int = 0
 
 
@@ -148,7 +148,7 @@ class DocumentApplier:
         mine = self._active.get(kind)
         return mine is None or (mine.lineage == offered.lineage and mine.number < offered.number)
 
-    async def take(self, kind: str, document: Document, origin: Origin) -> Refusal | None:
+    async def take(self, kind: str, document: Document, origin: DocumentOrigin) -> Refusal | None:
         """Activate a document; if it is refused, the previous one stays active and the reason is returned."""
         async with self._lock:  # the feed and the database may offer something at the same time
             refused: tuple[Refusal, str] | None
@@ -167,7 +167,7 @@ class DocumentApplier:
             self.refuse(kind, document.id, *refused)
             return refused[0]
 
-    async def hold(self, kind: str, data: object, origin: Origin) -> None:
+    async def hold(self, kind: str, data: object, origin: DocumentOrigin) -> None:
         """Activate data that is no document, such as that of a file. Any document replaces it; it replaces none.
 
         Raises whatever is wrong with it.
@@ -191,9 +191,9 @@ class DocumentApplier:
 
     def _what_stays(self, kind: str) -> str:
         origin, number = self.state[kind]
-        return "none is active" if origin is Origin.NOTHING else f"{number} stays active"
+        return "none is active" if origin is DocumentOrigin.NOTHING else f"{number} stays active"
 
-    def _take(self, document: Document, origin: Origin) -> tuple[Refusal, str] | None:
+    def _take(self, document: Document, origin: DocumentOrigin) -> tuple[Refusal, str] | None:
         """Read it and hand it over; returns why it is refused, if it is."""
         try:
             data = read(document)
@@ -204,7 +204,7 @@ class DocumentApplier:
             self._takers[document.kind](data, document.number)
         except Exception as error:  # noqa: BLE001 (whatever is wrong with it, the one before stays)
             return Refusal.CONTENT, _first_line(error)
-        if self._saved is not None and origin is not Origin.SAVED:
+        if self._saved is not None and origin is not DocumentOrigin.SAVED:
             self._saved.write(document)
         return None
 

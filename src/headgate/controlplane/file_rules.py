@@ -6,7 +6,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Final, Protocol
 
-from headgate.controlplane.document_applier import Origin
+from headgate.controlplane.document_applier import DocumentOrigin
 from headgate.core.rule_data import rule_set_data
 from headgate.errors import HeadgateError
 from headgate.ports import RULES
@@ -56,22 +56,26 @@ class FileRules:
         """Take the file if it is needed and was not taken yet; what is wrong with it is logged, once."""
         origin = self._applier.state[RULES].origin
         signature = self._file.signature()
-        if origin not in {Origin.NOTHING, Origin.FILE} or (origin is Origin.FILE and signature == self._seen):
+        if origin not in {DocumentOrigin.NOTHING, DocumentOrigin.FILE} or (
+            origin is DocumentOrigin.FILE and signature == self._seen
+        ):
             return
         self._seen = signature
         try:
             data = rule_set_data(await asyncio.to_thread(self._file.load))
-            await self._applier.hold(RULES, data, Origin.FILE)
+            await self._applier.hold(RULES, data, DocumentOrigin.FILE)
         except HeadgateError as error:
             self._complain(f"the rules in {self._file.path} are refused, {self._what_holds()}: {error}")
         else:
             self._said = ""
-            if self._applier.state[RULES].origin is Origin.FILE:
+            if self._applier.state[RULES].origin is DocumentOrigin.FILE:
                 log.warning("rules: running on %s, until the database or redis answers and has rules", self._file.path)
 
     def _what_holds(self) -> str:
         return (
-            "those read before stay" if self._applier.state[RULES].origin is Origin.FILE else "and there are no others"
+            "those read before stay"
+            if self._applier.state[RULES].origin is DocumentOrigin.FILE
+            else "and there are no others"
         )
 
     def _complain(self, sentence: str) -> None:

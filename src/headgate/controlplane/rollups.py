@@ -12,7 +12,7 @@ import logging
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from headgate.core.metric_rows import Bounds
+from headgate.core.metric_rows import RowBounds
 from headgate.core.units import SECOND
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ class Rollups:
         *,
         every: float = 60.0,
         most: int = MAX_SERIES,
-        series: int = Bounds().series,
+        series: int = RowBounds().series,
     ) -> None:
         """`clock` says what is old, instead of the database's own; `run` looks every so many seconds.
 
@@ -69,7 +69,7 @@ class Rollups:
         self._database = database
         self._clock = clock
         self._every = every
-        self._bounds = (most, Bounds().user_endpoints)
+        self._bounds = (most, RowBounds().user_endpoints)
         self._series = series
 
     async def run(self) -> None:

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
-from headgate.controlplane.subscriber import Origin
+from headgate.controlplane.subscriber import DocumentOrigin
 from headgate.ports import RULES
 
 if TYPE_CHECKING:
@@ -141,7 +141,7 @@ class ControlRuntime:
     def runs_on(self) -> str:
         """Where the active rules came from, in words."""
         origin, number = self.subscriber.state[RULES]
-        if origin is Origin.NOTHING or (origin is Origin.DATABASE and not number):
+        if origin is DocumentOrigin.NOTHING or (origin is DocumentOrigin.DATABASE and not number):
             return "no rules yet"
         return f"snapshot {number}, from {origin.value}"
 

@@ -16,7 +16,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from headgate.controlplane.database_subscriber import DatabaseSubscriber
-from headgate.controlplane.document_applier import DAMAGED, ActiveDocument, DocumentApplier, Origin, Refusal
+from headgate.controlplane.document_applier import DAMAGED, ActiveDocument, DocumentApplier, DocumentOrigin, Refusal
 from headgate.errors import DatabaseError, HeadgateError, InvalidFields, StoreError
 from headgate.ports import EVERYTHING, Position
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from headgate.controlplane.changes import StoredChanges
     from headgate.ports import Announcement, Document, DocumentId, Feed, FeedState, SavedDocuments
 
-__all__ = ["ActiveDocument", "Followed", "Origin", "Refusal", "Subscriber"]
+__all__ = ["ActiveDocument", "DocumentOrigin", "Followed", "Refusal", "Subscriber"]
 
 log = logging.getLogger("headgate")
 _chance: Final = random.SystemRandom()
@@ -37,7 +37,7 @@ _SHARE_OF_FEED: Final = 0.4
 _SHARE_OF_DATABASE: Final = 0.4
 _BETWEEN_TRIES: Final = 0.05
 _DATABASE_SECONDS: Final = 5.0
-_UNPUBLISHED: Final = frozenset({Origin.NOTHING, Origin.FILE})
+_UNPUBLISHED: Final = frozenset({DocumentOrigin.NOTHING, DocumentOrigin.FILE})
 _NOTHING: Final[Mapping[str, object]] = MappingProxyType({})
 
 
@@ -121,9 +121,9 @@ class Subscriber:
         for kind, document in saved:
             # Also if the feed has lost what this machine has seen already.
             if document is not None and self.applier.is_behind(kind, document.id):
-                await self.applier.take(kind, document, Origin.SAVED)
+                await self.applier.take(kind, document, DocumentOrigin.SAVED)
         documents = ", ".join(
-            f"{kind} {number} from {origin}" if origin is not Origin.NOTHING else f"no {kind}"
+            f"{kind} {number} from {origin}" if origin is not DocumentOrigin.NOTHING else f"no {kind}"
             for kind, (origin, number) in self.state.items()
         )
         why = "; ".join(reason for reason in reasons if reason)
@@ -150,7 +150,7 @@ class Subscriber:
             async with asyncio.timeout_at(until):
                 document = await self._feed.document(kind)
             if document is not None and self.applier.wants(kind, document.id):
-                await self.applier.take(kind, document, Origin.FEED)
+                await self.applier.take(kind, document, DocumentOrigin.FEED)
 
     async def _ask_database(self, until: float | None = None) -> None:
         """Take from the database what was never published to this process; `DatabaseError` if it does not answer."""
@@ -308,7 +308,7 @@ class Subscriber:
         document = await self._feed.document(kind)
         if document is None:
             return
-        why = await self.applier.take(kind, document, Origin.FEED)
+        why = await self.applier.take(kind, document, DocumentOrigin.FEED)
         if why is None:
             log.info("%s %d active, from the feed", kind, document.number)
         elif why in DAMAGED and self._direct is not None:

@@ -48,7 +48,7 @@ _MAX_DAYS: Final = {
 }
 
 
-class Bounds(NamedTuple):
+class WindowBounds(NamedTuple):
     """Where the window before this one began, this window's start and end, and the end of the next one."""
 
     previous: Micros
@@ -97,7 +97,7 @@ class Calendar:
         """The longest that one such period can last."""
         return _MAX_DAYS[self.unit]
 
-    def bounds(self, now: Micros, zone: tzinfo) -> Bounds:
+    def bounds(self, now: Micros, zone: tzinfo) -> WindowBounds:
         """The window that `now` lies in, with the one before and the one after it."""
         local = (_EPOCH + timedelta(microseconds=now)).astimezone(zone)
         day = self._first_day(self._first_day(local.date() - timedelta(days=1)) - timedelta(days=1))
@@ -109,7 +109,7 @@ class Calendar:
             day = self._next_first_day(day)
         in_order = sorted(starts)
         at = bisect_right(in_order, now)
-        return Bounds(*in_order[at - 2 : at + 2])
+        return WindowBounds(*in_order[at - 2 : at + 2])
 
     def _first_day(self, day: date) -> date:
         """The last anchor day on or before `day`."""

@@ -32,7 +32,7 @@ MAX_LOST: Final = 200
 _GATES: Final = ""
 
 
-class Origin(StrEnum):
+class LimitOrigin(StrEnum):
     """Where a rule's limits come from; the first that exists is used."""
 
     USER = "user"
@@ -54,12 +54,12 @@ class Lost:
 
 
 @dataclass(frozen=True, slots=True)
-class Applied:
+class AppliedRule:
     """A rule that applies, with its counters; none where it is unlimited."""
 
     rule: Rule
     pattern: str
-    origin: Origin
+    origin: LimitOrigin
     limits_from: str
     """`origin` in words."""
     bounds: tuple[Bound, ...]
@@ -85,8 +85,8 @@ class Layer:
     """One layer: at most one rule that applies, one that is watched, and the others."""
 
     name: str
-    winner: Applied | None = None
-    watched: Applied | None = None
+    winner: AppliedRule | None = None
+    watched: AppliedRule | None = None
     lost: list[Lost] = field(default_factory=list)
 
     def as_dict(self, decisions: Callable[[str], Decision | None]) -> dict[str, Any]:
@@ -201,7 +201,7 @@ def _layer(rule: Rule) -> str:
     return rule.layer or default_layer(rule.per, rule.match)
 
 
-def _put(layers: dict[str, Layer], fit: RuleFit, applied: Applied) -> None:
+def _put(layers: dict[str, Layer], fit: RuleFit, applied: AppliedRule) -> None:
     name = _layer(fit.rule)
     layer = layers.setdefault(name, Layer(name))
     if fit.rule.action is Action.LOG:
@@ -210,26 +210,26 @@ def _put(layers: dict[str, Layer], fit: RuleFit, applied: Applied) -> None:
         layer.winner = applied
 
 
-def _applied(fit: RuleFit, snapshot: Snapshot, request: Request, request_view: RequestView, plan: Plan) -> Applied:
+def _applied(fit: RuleFit, snapshot: Snapshot, request: Request, request_view: RequestView, plan: Plan) -> AppliedRule:
     rule = fit.rule
     bounds = tuple(bound for bound in (*plan.enforced, *plan.shadows) if bound.rule is rule)
-    return Applied(rule, fit.rank.pattern, *_origin(rule, snapshot, request, request_view), bounds)
+    return AppliedRule(rule, fit.rank.pattern, *_origin(rule, snapshot, request, request_view), bounds)
 
 
-def _origin(rule: Rule, snapshot: Snapshot, request: Request, request_view: RequestView) -> tuple[Origin, str]:
+def _origin(rule: Rule, snapshot: Snapshot, request: Request, request_view: RequestView) -> tuple[LimitOrigin, str]:
     own = request.limits
     overridden = [override for override in snapshot.rule_set.overrides if override.rule == rule.name]
     if (own and own.user.templates(rule, snapshot.calendars) is not None) or (
         request.user and any(override.user == request.user for override in overridden)
     ):
-        return Origin.USER, "the user's own limits for this rule"
+        return LimitOrigin.USER, "the user's own limits for this rule"
     if (own and own.api_key.templates(rule, snapshot.calendars) is not None) or (
         request.api_key and any(_is_for_key(override, request.api_key) for override in overridden)
     ):
-        return Origin.API_KEY, "the API key's own limits for this rule"
+        return LimitOrigin.API_KEY, "the API key's own limits for this rule"
     if rule.tier_limit is not None:
-        return Origin.TIER, f"{rule.tier_limit!r} of the tier {request_view.tier!r}"
-    return Origin.RULE, "the rule itself"
+        return LimitOrigin.TIER, f"{rule.tier_limit!r} of the tier {request_view.tier!r}"
+    return LimitOrigin.RULE, "the rule itself"
 
 
 def _is_for_key(override: Override, api_key: str) -> bool:

@@ -37,7 +37,7 @@ _LEDGER_PERIODS: Final = 16
 _MIN_LEDGER: Final = MINUTE
 
 
-class Entry(NamedTuple):
+class RegionCount(NamedTuple):
     """What a region has admitted in a period. A later period, or more in the same one, is newer."""
 
     period: Micros
@@ -45,23 +45,23 @@ class Entry(NamedTuple):
     units: int
 
 
-Ledger = dict[str, Entry]
+RegionCounts = dict[str, RegionCount]
 """What is known of each region."""
 
-NOTHING: Final = Entry(0, 0)
+NOTHING: Final = RegionCount(0, 0)
 
 
-def merged(one: Mapping[str, Entry], other: Mapping[str, Entry]) -> Ledger:
+def merged(one: Mapping[str, RegionCount], other: Mapping[str, RegionCount]) -> RegionCounts:
     """What is known of two: of each region the newest. Idempotent, commutative and associative."""
     return {region: max(one.get(region, NOTHING), other.get(region, NOTHING)) for region in {**one, **other}}
 
 
-def total(ledger: Mapping[str, Entry], period: Micros) -> int:
+def total(ledger: Mapping[str, RegionCount], period: Micros) -> int:
     """What all regions together have admitted in a period, as far as is known."""
     return sum(entry.units for entry in ledger.values() if entry.period == period)
 
 
-def owed(heard: Entry, added: Entry) -> int:
+def owed(heard: RegionCount, added: RegionCount) -> int:
     """What was heard of a region and is not yet added; nothing, if both are of different periods."""
     return max(0, heard.units - added.units) if heard.period == added.period else 0
 
@@ -92,10 +92,10 @@ def ledger_meter(meter: Meter, amount: int = MAX_AMOUNT) -> Meter:
     return Meter(Rate(amount, period), Algorithm.FIXED_WINDOW)
 
 
-def entry_of(decision: Decision) -> Entry:
+def entry_of(decision: Decision) -> RegionCount:
     """The entry that a look at a ledger of the greatest amount says."""
     assert isinstance(decision.stamp, int)  # noqa: S101 (of a fixed window)
-    return Entry(decision.stamp, MAX_AMOUNT - decision.remaining)
+    return RegionCount(decision.stamp, MAX_AMOUNT - decision.remaining)
 
 
 def over_bound(admitted_by_others: Iterable[float], interval: float, delay: float, *, is_cut: bool = False) -> float:

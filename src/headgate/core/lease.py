@@ -73,7 +73,7 @@ class FromLease(Decision):
         return Source.LEASE
 
 
-class Block:
+class LeaseBlock:
     """What was granted of one counter, and how much of it is left."""
 
     __slots__ = (
@@ -113,7 +113,7 @@ class Block:
         """Until the whole limit is available, as if all of the block were spent."""
         self.clock: Final[Micros] = decision.at - received // _NANOS
         """The store's clock, less the monotonic clock of this process."""
-        self.next: Block | None = None
+        self.next: LeaseBlock | None = None
         """The block that follows, if there is one already."""
 
     def answer(self, cost: int, now: Nanos) -> FromLease:
@@ -151,7 +151,7 @@ class BlockRequest(NamedTuple):
 class Spent(NamedTuple):
     """What was spent of a block for a request that is not decided yet."""
 
-    block: Block
+    block: LeaseBlock
     cost: int
     answer: FromLease
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import tzinfo
 
-    from headgate.core.calendar import Bounds
+    from headgate.core.calendar import WindowBounds
     from headgate.core.decision import Outcome, Stamp
 
     Zones: TypeAlias = Callable[[str], tzinfo]
@@ -111,7 +111,7 @@ class Meter:
         limit: Rate | Slots,
         algorithm: Algorithm,
         max_delay: Micros | None = None,
-        bounds: Bounds | None = None,
+        bounds: WindowBounds | None = None,
     ) -> None:
         """Check that the limit fits the algorithm, and work out the numbers.
 
@@ -172,7 +172,7 @@ class Calendars:
         """`zones` finds time zones by name."""
         self._zones = zones
         self._clock = clock
-        self._current: dict[Meter, tuple[Bounds, Meter]] = {}
+        self._current: dict[Meter, tuple[WindowBounds, Meter]] = {}
 
     def current(self, meter: Meter) -> Meter:
         """The meter with bounds for now."""

@@ -45,7 +45,7 @@ _COLUMNS: Final[dict[str, int]] = {
 """Of a row's numbers, which of them a kind is counted in."""
 
 
-class Bounds(NamedTuple):
+class RowBounds(NamedTuple):
     """How many rows a minute has at most, in one region."""
 
     endpoints: int = 1_000
@@ -67,7 +67,7 @@ class Known(NamedTuple):
     """Users who are counted by endpoint, and each endpoint of theirs."""
 
 
-_BOUNDS: Final = Bounds()
+_BOUNDS: Final = RowBounds()
 _NOTHING: Final = Known()
 
 
@@ -104,7 +104,7 @@ class MetricRow(NamedTuple):
 def metric_rows(
     batch: CountBatch,
     known: Mapping[Micros, Known] | None = None,
-    bounds: Bounds = _BOUNDS,
+    bounds: RowBounds = _BOUNDS,
     by_endpoint: AbstractSet[str] = frozenset(),
 ) -> list[MetricRow]:
     """All rows of the minutes that a batch adds to, each once; `known` is what these minutes have already.
@@ -132,7 +132,7 @@ def metric_rows(
 
 
 def _of_users(
-    counts: Sequence[Count], known: Mapping[Micros, Known], bounds: Bounds, by_endpoint: AbstractSet[str]
+    counts: Sequence[Count], known: Mapping[Micros, Known], bounds: RowBounds, by_endpoint: AbstractSet[str]
 ) -> list[MetricRow]:
     """Rows by user: of those who have one already, and of those with most requests."""
     told_apart = _told_apart(counts, known, bounds.users)
@@ -187,7 +187,7 @@ def _told_apart(counts: Sequence[Count], known: Mapping[Micros, Known], most: in
     return found
 
 
-def _folded(rows: Iterable[MetricRow], known: Mapping[Micros, Known], bounds: Bounds) -> list[MetricRow]:
+def _folded(rows: Iterable[MetricRow], known: Mapping[Micros, Known], bounds: RowBounds) -> list[MetricRow]:
     """The rows, with those that have no room in their minute added to `(other)`."""
     by_minute: dict[Micros, list[MetricRow]] = {}
     for row in rows:
@@ -211,7 +211,7 @@ def _folded(rows: Iterable[MetricRow], known: Mapping[Micros, Known], bounds: Bo
 class _Room:
     """The rows of one minute: those that are there, and how many more there may be."""
 
-    def __init__(self, known: AbstractSet[Series], bounds: Bounds) -> None:
+    def __init__(self, known: AbstractSet[Series], bounds: RowBounds) -> None:
         self._series = set(known)
         self._names = {endpoint for _, endpoint, _ in known} - _UNNAMED
         self._bounds = bounds

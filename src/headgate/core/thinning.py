@@ -24,7 +24,7 @@ MAX_SUBJECTS: Final = 5_000
 _TENFOLD: Final = 10
 
 
-class Share(NamedTuple):
+class EventBudget(NamedTuple):
     """How much of a minute's decisions becomes events, in one process."""
 
     first: int = 10
@@ -33,13 +33,18 @@ class Share(NamedTuple):
     """Refusals of all subjects, and as many sampled admissions, before these are."""
 
 
+DEFAULT_BUDGET: Final = EventBudget()
+
+
 class Thinning:
     """The refusals and samples of one minute. The caller says when it is over."""
 
-    def __init__(self, make: Callable[[Happened], Event], share: Share = Share(), most: int = MAX_SUBJECTS) -> None:  # noqa: B008 (immutable)
+    def __init__(
+        self, make: Callable[[Happened], Event], budget: EventBudget = DEFAULT_BUDGET, most: int = MAX_SUBJECTS
+    ) -> None:
         """`make` makes an event that may be needed at the end of the minute: nothing else is kept until then."""
         self._make = make
-        self._first, overall = share
+        self._first, overall = budget
         self._most = most
         self._subjects: dict[Hashable, list[Any]] = {}
         """By subject: its refusals, how many of them events stand for, the number of the next one that is kept, and an

@@ -38,7 +38,7 @@ _AT_ONCE: Final = 256
 """How many grants go back in one call."""
 
 
-class Taken(NamedTuple):
+class BorrowedDecision(NamedTuple):
     """An answer, and the units of which grants were taken for it."""
 
     decision: Decision
@@ -68,10 +68,10 @@ class Borrower:
         now = self._clock()
         return sum(block.left(now) for block in self._blocks.values())
 
-    async def take(self, hit: Hit) -> Taken:
+    async def take(self, hit: Hit) -> BorrowedDecision:
         """Take a hit from the block, which is made large enough if home has something left."""
         if not hit.cost and not hit.forced:
-            return Taken(await self.peek(hit), [])
+            return BorrowedDecision(await self.peek(hit), [])
         if hit.forced or not is_worth_it(hit.meter):
             return await self._from_home(hit)
         block = self._blocks.get(hit.key)
@@ -96,11 +96,11 @@ class Borrower:
         block.meter = hit.meter
         await asyncio.shield(self._start(self._return_owed()))  # of all counters, so no caller ends it
 
-    async def _from_block(self, hit: Hit, block: BorrowedBlock) -> Taken:
+    async def _from_block(self, hit: Hit, block: BorrowedBlock) -> BorrowedDecision:
         if block.left(self._clock()) < hit.cost:
             refused = await self._enlarge(hit, block)
             if refused is not None:
-                return Taken(refused._replace(remaining=refused.remaining + block.left(self._clock())), [])
+                return BorrowedDecision(refused._replace(remaining=refused.remaining + block.left(self._clock())), [])
         now = self._clock()
         if block.left(now) < hit.cost:  # others were faster, or it ended while home was asked
             return await self._from_home(hit)
@@ -113,7 +113,7 @@ class Borrower:
             block.renewing = self._start(self._renew(hit, block))
         reset_after = max(0, block.reset_at - now)
         at = now + block.ahead
-        return Taken(FromBlock(True, left + block.left_at_home, reset_after, 0, 0, _stamp(taken), at), taken)  # noqa: FBT003 (the first field)
+        return BorrowedDecision(FromBlock(True, left + block.left_at_home, reset_after, 0, 0, _stamp(taken), at), taken)  # noqa: FBT003 (the first field)
 
     async def _enlarge(self, hit: Hit, block: BorrowedBlock) -> Decision | None:
         """Make a block large enough for a hit; the refusal, if home has too little."""
@@ -141,15 +141,15 @@ class Borrower:
         finally:
             block.users -= 1
 
-    async def _from_home(self, hit: Hit) -> Taken:
+    async def _from_home(self, hit: Hit) -> BorrowedDecision:
         """Take a hit from home itself."""
         sent = self._clock()
         decision = await self._ask_home(hit)
         if not decision.allowed:
-            return Taken(decision, [])
+            return BorrowedDecision(decision, [])
         ends = ends_at(hit.meter, sent, decision.reset_after)
         taken = [Grant(decision.stamp, hit.cost, ends, new_id())]
-        return Taken(decision._replace(stamp=_stamp(taken)), taken)
+        return BorrowedDecision(decision._replace(stamp=_stamp(taken)), taken)
 
     async def _borrow(self, hit: Hit, block: BorrowedBlock, missing: int) -> Decision | None:
         """Borrow at least what is missing; the refusal, if home has too little."""
@@ -214,7 +214,7 @@ class Borrower:
         unspent = left if not decision.allowed else left - (hit.cost - from_home)
         return decision._replace(remaining=decision.remaining + unspent)
 
-    def put_back(self, hit: Hit, taken: Taken) -> None:
+    def put_back(self, hit: Hit, taken: BorrowedDecision) -> None:
         """Undo a take at once: its units are in the block again; without one of the same limit they go back to home."""
         block = self._blocks.get(hit.key)
         if block is None or not is_same_meter(hit.meter, block.meter):

@@ -112,7 +112,7 @@ class Journal(Protocol):
         """How many of them are lost, because the disk took nothing for too long."""
 
 
-class Origin(NamedTuple):
+class BatchOrigin(NamedTuple):
     """Where it was decided."""
 
     server: str
@@ -138,7 +138,7 @@ class Flusher:
         self,
         recorder: Recorder,
         journal: Journal | None,
-        origin: Origin,
+        origin: BatchOrigin,
         every: float,
         *,
         counts: bool,

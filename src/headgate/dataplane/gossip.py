@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from headgate.core.decision import Key, Receipt
-    from headgate.core.gossip import Entry, Ledger
+    from headgate.core.gossip import RegionCount, RegionCounts
     from headgate.core.meter import Meter
     from headgate.core.units import Micros
     from headgate.ports import CounterStore
@@ -56,7 +56,7 @@ class _Counter:
     def __init__(self, meter: Meter, now: Micros) -> None:
         self.meter = meter
         self.used_at = now
-        self.heard: Ledger = {}
+        self.heard: RegionCounts = {}
         self.heard_at: dict[str, Micros] = {}
         self.hearing: asyncio.Future[list[BaseException | None]] | None = None
         """The first exchange."""
@@ -207,7 +207,7 @@ class Gossip:
         await self._add(region, key, meter, counter.heard[region])
         counter.heard_at[region] = sent
 
-    async def _add(self, region: str, key: Key, meter: Meter, heard: Entry) -> None:
+    async def _add(self, region: str, key: Key, meter: Meter, heard: RegionCount) -> None:
         """Add what was heard of a region to the counter, once; never more than it has left."""
         looks = [Hit(added_name(key, region), ledger_meter(meter), 0), Hit(key, meter, 0)]
         added, standing = await self._local.peek(looks)

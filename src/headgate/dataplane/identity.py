@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from headgate.core.units import Micros
     from headgate.dataplane.jwt_verifier import JwtVerifier
-    from headgate.dataplane.record_cache import Entry
+    from headgate.dataplane.record_cache import CachedRecord
     from headgate.dataplane.records import Records
 
 _BEARER: Final = "bearer "
@@ -39,7 +39,7 @@ _UNKNOWN: Final = Bearer(None, None, None, 0)
 DEFAULT_API_KEY_HEADER: Final = "x-api-key"
 
 
-class Call(NamedTuple):
+class UnauthenticatedCall(NamedTuple):
     """What a gateway passes on of a call whose caller is not authenticated."""
 
     method: str | None
@@ -127,7 +127,7 @@ class Identity:
             request = _with_key(request, key)
         return await self._with_record(records, request, key, read)
 
-    async def identify_call(self, call: Call) -> Request:
+    async def identify_call(self, call: UnauthenticatedCall) -> Request:
         """The request behind a call, with what its credentials prove."""
         token = _token(call.authorization)
         is_key = token is not None and looks_like_api_key(token)
@@ -146,14 +146,14 @@ class Identity:
         request = Request(user, tenant, key_id, address, bearer.tier, call.method, call.path)
         return request if self.records is None else await self._with_record(self.records, request, key, read)
 
-    async def _key(self, records: Records, text: str) -> tuple[KeyRecord | None, Entry | None]:
+    async def _key(self, records: Records, text: str) -> tuple[KeyRecord | None, CachedRecord | None]:
         """The record of a key if the key is valid, and what was read."""
         if not looks_like_api_key(text):
             self.refused["malformed"] += 1
             return None, None
         return await self._valid_key(records, hash_of(text))
 
-    async def _valid_key(self, records: Records, digest: bytes) -> tuple[KeyRecord | None, Entry | None]:
+    async def _valid_key(self, records: Records, digest: bytes) -> tuple[KeyRecord | None, CachedRecord | None]:
         """The record of a key, if it is known, not revoked and not expired, and what was read."""
         read = await records.key(digest)
         key = read.record
@@ -170,7 +170,7 @@ class Identity:
         return None, read
 
     async def _with_record(
-        self, records: Records, request: Request, key: KeyRecord | None, found: Entry | None
+        self, records: Records, request: Request, key: KeyRecord | None, found: CachedRecord | None
     ) -> Request:
         """The request with its tier (the key's, the user's, or its own) and its own limits."""
         is_assumed = is_missing = False

@@ -14,7 +14,7 @@ from headgate.core.decision import Decision, Receipt
 from headgate.core.demand import Demand
 from headgate.core.denial import is_same_meter
 from headgate.core.keys import plain_hit
-from headgate.core.lease import NO_NAME, Block, BlockRequest, FromLease, Spent, block_size, is_hot, is_leasable
+from headgate.core.lease import NO_NAME, BlockRequest, FromLease, LeaseBlock, Spent, block_size, is_hot, is_leasable
 from headgate.errors import StoreError
 
 if TYPE_CHECKING:
@@ -35,8 +35,8 @@ class LeaseBook:
         """`clock` is monotonic; `on_work` is called when something is owed to the store."""
         self.clock = clock
         self.lock = threading.RLock()  # may be asked for again by a signal's handler in the same thread
-        self.named: dict[Key, Block] = {}
-        self.bare: dict[str, dict[str, Block]] = {}
+        self.named: dict[Key, LeaseBlock] = {}
+        self.bare: dict[str, dict[str, LeaseBlock]] = {}
         """The same, of bare keys, by the code of their limit and the key: a name less to build."""
         self.demand = Demand(clock())
         self.hits = 0
@@ -48,7 +48,7 @@ class LeaseBook:
         self._in_flight: dict[Key, bool] = {}
         """Counters for which a block was asked; False if it must not be used any more."""
         self._owed: list[Receipt] = []
-        self._ends: list[tuple[Nanos, int, Block]] = []
+        self._ends: list[tuple[Nanos, int, LeaseBlock]] = []
         self._number = 0
 
     @property
@@ -94,7 +94,7 @@ class LeaseBook:
     def _take_several(self, hits: Sequence[Hit]) -> Sequence[Decision] | None:
         with self.lock:
             now = self.clock()
-            blocks: list[Block] = []
+            blocks: list[LeaseBlock] = []
             for hit in hits:
                 block = self._fitting(hit, now)
                 if block is None:
@@ -104,14 +104,14 @@ class LeaseBook:
             self.hits += 1
             return [self._spend(block, hit.cost, now) for block, hit in zip(blocks, hits, strict=True)]
 
-    def _spend(self, block: Block, cost: int, now: Nanos) -> FromLease:
+    def _spend(self, block: LeaseBlock, cost: int, now: Nanos) -> FromLease:
         answer = block.answer(cost, now)
         block.left -= cost
         if block.left <= block.low:
             self._want_next(block, now)
         return answer
 
-    def _fitting(self, hit: Hit, now: Nanos) -> Block | None:
+    def _fitting(self, hit: Hit, now: Nanos) -> LeaseBlock | None:
         """The block that a hit can be spent from; the next one takes its place if the present one cannot do it."""
         block = self.named.get(hit.key)
         if block is None or not is_same_meter(hit.meter, block.meter):
@@ -182,7 +182,7 @@ class LeaseBook:
             if decision.__class__ is Decision and decision.allowed and policy is not None and is_hot(policy, used):
                 self._want(BlockRequest(key, meter, policy, used, decision))
 
-    def _want_next(self, block: Block, now: Nanos) -> None:
+    def _want_next(self, block: LeaseBlock, now: Nanos) -> None:
         block.low = -1
         used = self._note_used(block, now)
         if block.next is None:
@@ -208,7 +208,7 @@ class LeaseBook:
             self._in_flight.update((request.key, True) for request, _ in wanted)
             return wanted
 
-    def granted(self, block: Block) -> bool:
+    def granted(self, block: LeaseBlock) -> bool:
         """Hold a block; False if the counter was reset since it was asked for, so that it is void."""
         with self.lock:
             if not self._in_flight.pop(block.key, False):
@@ -302,11 +302,11 @@ class LeaseBook:
         self._owed.clear()
         self._ends.clear()
 
-    def _note_used(self, block: Block, now: Nanos) -> int:
+    def _note_used(self, block: LeaseBlock, now: Nanos) -> int:
         units, passed = block.used_since_noted(now)
         return self.demand.add(block.key, units, now, passed)
 
-    def _retire(self, block: Block, now: Nanos) -> None:
+    def _retire(self, block: LeaseBlock, now: Nanos) -> None:
         """A block is used up, or has ended: what is left of it goes back."""
         self._note_used(block, now)
         unspent = block.unspent()
@@ -314,7 +314,7 @@ class LeaseBook:
             self._owed.append(unspent)
             self._on_work()
 
-    def _put(self, block: Block) -> None:
+    def _put(self, block: LeaseBlock) -> None:
         self.named[block.key] = block
         plain = plain_hit(block.key)
         if plain is not None:
@@ -330,7 +330,7 @@ class LeaseBook:
                     del self.bare[plain[0]]
 
 
-def _chain(block: Block | None) -> Iterable[Block]:
+def _chain(block: LeaseBlock | None) -> Iterable[LeaseBlock]:
     """A block and the one that follows it."""
     while block is not None:
         yield block

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from headgate.core.decision import Hit, Receipt, Source
 from headgate.core.hot_list import HotEntry, HotList
-from headgate.core.lease import NO_NAME, Block, grant_policy, is_grant, is_leasable
+from headgate.core.lease import NO_NAME, LeaseBlock, grant_policy, is_grant, is_leasable
 from headgate.dataplane.deny_cache import DenyCache
 from headgate.dataplane.lease_book import LeaseBook
 from headgate.dataplane.lease_fast_path import held_path
@@ -228,7 +228,7 @@ class Leased:
             self._book.not_granted(request.key)
             return
         if is_grant(decision) and not self._is_closing:
-            if self._book.granted(Block(hit, request.policy, decision, sent, self._clock())):
+            if self._book.granted(LeaseBlock(hit, request.policy, decision, sent, self._clock())):
                 self._granted += 1
                 self._granted_units += size
             return

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from headgate.ports import Cache
 
 
-class Entry(NamedTuple):
+class CachedRecord(NamedTuple):
     """What is known under a name."""
 
     record: UserRecord | KeyRecord | None
@@ -53,13 +53,13 @@ class Wanted:
         self.subject = subject
         self.is_key = isinstance(subject, bytes)
         self.requested_at = requested_at
-        self.last: Entry | None = None
+        self.last: CachedRecord | None = None
         """The last record known, past its time."""
         self.shared_era: str | None = None
         """In which era of the shared cache it was missing there."""
-        self.waiters: list[asyncio.Future[Entry]] = []
+        self.waiters: list[asyncio.Future[CachedRecord]] = []
 
-    def settle(self, entry: Entry) -> None:
+    def settle(self, entry: CachedRecord) -> None:
         """Tell all who wait. Each has a future of its own: one that was cancelled takes no other along."""
         waiters, self.waiters = self.waiters, []
         for waiter in waiters:
@@ -82,7 +82,7 @@ _LIMIT: Final = 600
 """One limit, read and compiled for its rule."""
 
 
-def size_of(name: str, entry: Entry) -> int:
+def size_of(name: str, entry: CachedRecord) -> int:
     """About how many bytes an entry takes."""
     size = _ENTRY + getsizeof(name)
     record = entry.record
@@ -115,12 +115,12 @@ class RecordCache:
         """How many entries there are."""
         return sum(map(len, self._shelves()))
 
-    def get(self, name: str) -> Entry | None:
+    def get(self, name: str) -> CachedRecord | None:
         """What was read last, fresh or not."""
         entry = self._known.get(name)
         return self._unknown_for(name).get(name) if entry is None else entry
 
-    def put(self, name: str, entry: Entry) -> None:
+    def put(self, name: str, entry: CachedRecord) -> None:
         """Keep what was read just now."""
         self._assumed.drop(name)
         unknown = self._unknown_for(name)
@@ -128,12 +128,12 @@ class RecordCache:
         other.drop(name)
         shelf.put(name, entry)
 
-    def assumed(self, name: str, now: Micros) -> Entry | None:
+    def assumed(self, name: str, now: Micros) -> CachedRecord | None:
         """What was assumed a moment ago."""
         entry = self._assumed.get(name)
         return entry if entry is not None and now < entry.fresh_until else None
 
-    def assume(self, name: str, entry: Entry) -> None:
+    def assume(self, name: str, entry: CachedRecord) -> None:
         """Keep what is assumed for now."""
         self._assumed.put(name, entry)
 
@@ -157,17 +157,17 @@ class _Shelf:
     """The entries used last, up to so many bytes."""
 
     def __init__(self, max_bytes: int) -> None:
-        self._entries: OrderedDict[str, Entry] = OrderedDict()
+        self._entries: OrderedDict[str, CachedRecord] = OrderedDict()
         self._max_bytes = max_bytes
         self.size = 0
 
-    def get(self, name: str) -> Entry | None:
+    def get(self, name: str) -> CachedRecord | None:
         entry = self._entries.get(name)
         if entry is not None:
             self._entries.move_to_end(name)
         return entry
 
-    def put(self, name: str, entry: Entry) -> None:
+    def put(self, name: str, entry: CachedRecord) -> None:
         self.drop(name)
         self._entries[name] = entry
         self.size += size_of(name, entry)

@@ -22,7 +22,7 @@ from headgate.core.denial import FromDenyCache
 from headgate.core.event import Event, EventKind, beside, deciding, event_of, kind_of
 from headgate.core.lease import FromLease
 from headgate.core.rule import Action, Rule
-from headgate.core.thinning import Share, Thinning
+from headgate.core.thinning import DEFAULT_BUDGET, EventBudget, Thinning
 from headgate.core.units import MINUTE
 from headgate.dataplane.groups import DENIED, MAX_NAME, PLAIN, Groups
 from headgate.dataplane.key_use import KeyUse
@@ -80,11 +80,11 @@ class Recorder:
         *,
         keeps_events: bool = True,
         most_events: int = MAX_EVENTS,
-        share: Share = Share(),  # noqa: B008 (immutable)
+        budget: EventBudget = DEFAULT_BUDGET,
     ) -> None:
         """`clock` is for verdicts that no store was asked for; `timer` counts seconds, from any beginning but 0.
 
-        `share` says how many of a minute's decisions become events.
+        `budget` says how many of a minute's decisions become events.
         """
         self._clock = clock
         self._timer = timer
@@ -97,7 +97,7 @@ class Recorder:
         self._kept: list[tuple[Any, ...]] = []
         """What events are made of: the arguments of `event_of`."""
         self._events: deque[Event] = deque(maxlen=most_events)
-        self._thinning = Thinning(lambda happened: event_of(0, *happened), share)
+        self._thinning = Thinning(lambda happened: event_of(0, *happened), budget)
         self._minute_ends = timer() + _SECONDS_OF_A_MINUTE
         self._groups = Groups()
         self._unfolded = 0

@@ -18,7 +18,7 @@ from headgate.core.parsing.fields import unusable
 from headgate.core.records import KeyRecord, UserRecord
 from headgate.core.units import SECOND
 from headgate.dataplane.lookups import AS_SHIPPED, MAX_NAMES, MAX_WAITING, Lookups
-from headgate.dataplane.record_cache import KEY, USER, Entry, RecordCache, Wanted, record_of
+from headgate.dataplane.record_cache import KEY, USER, CachedRecord, RecordCache, Wanted, record_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -38,7 +38,7 @@ _SHARED_IN_TIME: Final[Micros] = 5 * SECOND
 """What took longer to read is not shared: the mark of a change meanwhile, ten seconds long, may have ended."""
 _SECONDS_TO_SHARE: Final = 0.005
 _MAX_USER: Final = 255
-_NOT_ON_RECORD: Final = Entry(None, 0, 0)
+_NOT_ON_RECORD: Final = CachedRecord(None, 0, 0)
 
 
 class Records:
@@ -90,11 +90,11 @@ class Records:
         """Open the connections, which may take longer than a request can wait."""
         await self._lookups.start()
 
-    def user_now(self, user: str) -> Entry | None:
+    def user_now(self, user: str) -> CachedRecord | None:
         """What this process knows about a user, without waiting; None if that has to be looked up."""
         return self._fresh(USER + user)
 
-    async def user(self, user: str) -> Entry:
+    async def user(self, user: str) -> CachedRecord:
         """What is on record about a user."""
         name = USER + user
         entry = self._fresh(name)
@@ -105,7 +105,7 @@ class Records:
         entry = await self._look_up(name, user)
         return entry if isinstance(entry.record, UserRecord | None) else entry._replace(record=None)
 
-    async def key(self, digest: bytes) -> Entry:
+    async def key(self, digest: bytes) -> CachedRecord:
         """What is on record about an API key, by its SHA-256; it may be revoked or have expired."""
         name = KEY + digest.hex()
         entry = self._fresh(name) or await self._look_up(name, digest)
@@ -138,14 +138,14 @@ class Records:
         await self._lookups.close()
         self.unavailable([*self._wanted.values()])
 
-    def _fresh(self, name: str) -> Entry | None:
+    def _fresh(self, name: str) -> CachedRecord | None:
         entry = self._cache.get(name)
         if entry is None or entry[2] != self._era or self._clock() >= entry[1]:
             return None
         self.hits += 1
         return entry
 
-    async def _look_up(self, name: str, subject: str | bytes) -> Entry:
+    async def _look_up(self, name: str, subject: str | bytes) -> CachedRecord:
         """Wait for a record together with all callers that want it."""
         self.misses += 1
         wanted = self._wanted.get(name)
@@ -160,7 +160,7 @@ class Records:
             if not self._missed and not self._is_looking:
                 loop.call_soon(self._end_turn)
             self._missed.append(wanted)
-        waiter: asyncio.Future[Entry] = loop.create_future()
+        waiter: asyncio.Future[CachedRecord] = loop.create_future()
         wanted.waiters.append(waiter)
         return await waiter
 
@@ -192,10 +192,10 @@ class Records:
         until = self._clock() + _KEPT_MICROS
         for wanted, there in zip(piece, found, strict=True):
             if there is not None and there.is_fresh:
-                self._settle(wanted, Entry(there.record, until, self._era))
+                self._settle(wanted, CachedRecord(there.record, until, self._era))
                 continue
             if there is not None and self._keeps_last_known:
-                wanted.last = Entry(there.record, 0, self._era)
+                wanted.last = CachedRecord(there.record, 0, self._era)
             wanted.shared_era = era
             missing.append(wanted)
         self._lookups.ask(missing)
@@ -216,7 +216,7 @@ class Records:
         finally:
             self._is_sharing = False
 
-    def _settle(self, wanted: Wanted, entry: Entry) -> bool:
+    def _settle(self, wanted: Wanted, entry: CachedRecord) -> bool:
         """Answer all who wait, and keep the record unless it was to be forgotten meanwhile; says whether it is kept."""
         is_kept = self._wanted.get(wanted.name) is wanted
         if is_kept:
@@ -233,7 +233,7 @@ class Records:
         for wanted in batch:
             data = found.get(wanted.subject)
             record = record_of(wanted.name, data)
-            is_kept = self._settle(wanted, Entry(record, now + _KEPT_MICROS, self._era))
+            is_kept = self._settle(wanted, CachedRecord(record, now + _KEPT_MICROS, self._era))
             if is_kept and wanted.shared_era is not None and len(self._unshared) < MAX_WAITING:
                 self._unshared.append((wanted, data if record is not None else None))
         if self._unshared and self._shared is not None and not self._is_sharing:
@@ -250,7 +250,7 @@ class Records:
             if last is None and is_current:  # else it has changed since the shared cache was read
                 last = wanted.last
             record = None if last is None else last.record
-            entry = Entry(record, until, self._era, is_assumed=True, is_missing=last is None)
+            entry = CachedRecord(record, until, self._era, is_assumed=True, is_missing=last is None)
             if is_current:
                 del self._wanted[name]
                 self._cache.assume(name, entry)

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from headgate.core.decision import Hit, Key, Receipt
     from headgate.core.units import Micros
-    from headgate.dataplane.borrowed import Taken
+    from headgate.dataplane.borrowed import BorrowedDecision
     from headgate.ports import CounterStore, SharedStore
 
 log = logging.getLogger("headgate")
@@ -254,7 +254,7 @@ class _Progress:
 
     def __init__(self, answers: dict[Key, Decision]) -> None:
         self.answers = answers
-        self.borrowed: list[tuple[Hit, Borrower, Taken]] = []
+        self.borrowed: list[tuple[Hit, Borrower, BorrowedDecision]] = []
         self.outage: StoreError | None = None
 
     def goes_on(self) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from headgate.adapters.redis import RedisStore
-from headgate.controlplane.subscriber import Followed, Origin
+from headgate.controlplane.subscriber import DocumentOrigin, Followed
 from headgate.core.breaker import State
 from headgate.core.metrics import Sample
 from headgate.core.units import SECOND
@@ -40,7 +40,7 @@ def rules_samples(worker: str, service: DecisionService, limiter: Limiter) -> Ca
         yield Sample("headgate_blocks", 0 if blocks is None else blocks.size, (worker,))
         if follower is not None:
             unconfirmed = max(0, now - follower.confirmed) / SECOND
-            yield Sample("headgate_rules_source", 1, (worker, Origin.FILE.word))
+            yield Sample("headgate_rules_source", 1, (worker, DocumentOrigin.FILE.word))
             yield Sample("headgate_rules_confirmed_age_seconds", unconfirmed, (worker,))
             yield Sample("headgate_rules_refused", follower.refused is not None, (worker,))
 
@@ -113,7 +113,7 @@ def control_samples(
     subscriber, leader = runtime.subscriber, runtime.leader
 
     def samples() -> Iterator[Sample]:
-        for origin in Origin:
+        for origin in DocumentOrigin:
             is_it = origin is subscriber.state[RULES].origin
             yield Sample("headgate_rules_source", is_it, (worker, origin.word))
         for followed in Followed:

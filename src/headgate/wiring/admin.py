@@ -19,7 +19,7 @@ from headgate.controlplane.snapshot_history import SnapshotHistory
 from headgate.controlplane.tiers import Tiers
 from headgate.controlplane.users import Users
 from headgate.edge.admin.parts import AdminParts
-from headgate.edge.overview.overview import Overview, Stored
+from headgate.edge.overview.overview import DatabaseReadings, Overview
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -46,7 +46,7 @@ def admin_parts(
     publisher = Publisher(zones.zone, wall_clock)
     snapshots = SnapshotHistory(database, publisher, announce)
     activity, processes = Activity(database, wall_clock), Processes(database)
-    stored = Stored(activity, processes, snapshots)
+    stored = DatabaseReadings(activity, processes, snapshots)
     return AdminParts(
         database=database,
         access=Access(database, token),

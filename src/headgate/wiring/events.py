@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Final
 
 from headgate.adapters.clock import monotonic, wall_clock
 from headgate.adapters.spool.location import spool_folder
-from headgate.core.thinning import Share
+from headgate.core.thinning import EventBudget
 from headgate.dataplane.exporter import Exporter, Route
-from headgate.dataplane.flusher import COUNTS, EVENTS, Flusher, Origin
+from headgate.dataplane.flusher import COUNTS, EVENTS, BatchOrigin, Flusher
 from headgate.dataplane.recorder import Recorder
 from headgate.errors import InvalidSettings
 
@@ -36,9 +36,9 @@ longer one waits."""
 
 def recorder_for(settings: Settings) -> Recorder:
     """What a limiter is to tell of its verdicts; it keeps events where there is a spool for them."""
-    share = Share(settings.denial_events_per_minute, settings.events_per_minute)
+    budget = EventBudget(settings.denial_events_per_minute, settings.events_per_minute)
     keeps_events = settings.events and spool_folder(settings) is not None
-    return Recorder(wall_clock, monotonic, keeps_events=keeps_events, share=share)
+    return Recorder(wall_clock, monotonic, keeps_events=keeps_events, budget=budget)
 
 
 @asynccontextmanager
@@ -99,8 +99,8 @@ def _exporter(root: Path, settings: Settings, control: ControlPlane | None) -> E
     return Exporter([route for route in routes if route.sinks], partial(shipping_lock, root), wall_clock)
 
 
-def _origin(settings: Settings) -> Origin:
-    return Origin(f"{socket.gethostname()}-{os.getpid()}", settings.region or "")
+def _origin(settings: Settings) -> BatchOrigin:
+    return BatchOrigin(f"{socket.gethostname()}-{os.getpid()}", settings.region or "")
 
 
 def _event_sinks(settings: Settings, control: ControlPlane | None) -> list[EventSink]:

@@ -14,7 +14,7 @@ from tests.support.spool import batch, batch_of, event
 from headgate.adapters import event_json
 from headgate.adapters.event_json import JsonLines
 from headgate.errors import SinkError
-from headgate.ports import Stored
+from headgate.ports import SinkResult
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from headgate.core.event import EventBatch
 
 
-def _store(path: Path, *batches: EventBatch) -> list[Stored]:
+def _store(path: Path, *batches: EventBatch) -> list[SinkResult]:
     """As a process does that starts, stores and ends."""
 
-    async def run() -> list[Stored]:
+    async def run() -> list[SinkResult]:
         sink = JsonLines(path)
         stored = [await sink.store(each) for each in batches]
         await sink.close()
@@ -41,7 +41,7 @@ def _lines(path: Path) -> list[dict[str, Any]]:
 def test_an_event_is_a_line_with_the_names_of_the_admin_api(tmp_path: Path) -> None:
     """And the id of its batch."""
     made = batch_of(event(5, extra={"cost": 2}))
-    assert _store(tmp_path / "events", made) == [Stored(1)]
+    assert _store(tmp_path / "events", made) == [SinkResult(1)]
     assert _lines(tmp_path / "events") == [
         {
             "schema": "headgate.event", "version": 1, "at": "2030-03-17T17:46:40.000005Z", "sequence": 5, "id": "d5",
@@ -56,7 +56,7 @@ def test_an_event_is_a_line_with_the_names_of_the_admin_api(tmp_path: Path) -> N
 def test_a_batch_is_written_once(tmp_path: Path) -> None:
     """Also by the next process, and with others in between."""
     one, two, three = batch(0, 5), batch(5, 5), batch(10, 5)
-    assert _store(tmp_path / "events", one, two, two) == [Stored(5)] * 3
+    assert _store(tmp_path / "events", one, two, two) == [SinkResult(5)] * 3
     _store(tmp_path / "events", three)
     _store(tmp_path / "events", two, three, one)
     assert [line["sequence"] for line in _lines(tmp_path / "events")] == list(range(15))
@@ -143,7 +143,7 @@ def test_a_full_disk_leaves_no_half_batch(tmp_path: Path, monkeypatch: pytest.Mo
             await sink.store(made)
         assert (tmp_path / "events").read_bytes() == b""
         room[0] = 10**9
-        assert await sink.store(made) == Stored(5)
+        assert await sink.store(made) == SinkResult(5)
         assert len(_lines(tmp_path / "events")) == 5
         await sink.close()
 
@@ -159,5 +159,5 @@ def test_a_folder_that_is_not_there_is_said(tmp_path: Path) -> None:
 def test_what_json_cannot_say_is_refused_alone(tmp_path: Path) -> None:
     """Nothing else is lost for it."""
     made = batch_of(event(0), event(1, at=10**30), event(2, extra={"x": object()}), event(3))
-    assert _store(tmp_path / "events", made) == [Stored(2, 2)]
+    assert _store(tmp_path / "events", made) == [SinkResult(2, 2)]
     assert [line["sequence"] for line in _lines(tmp_path / "events")] == [0, 3]

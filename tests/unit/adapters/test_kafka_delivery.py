@@ -5,7 +5,7 @@ from confluent_kafka import KafkaError
 
 from headgate.adapters.kafka.delivery import Delivery
 from headgate.core.event import Event, EventBatch
-from headgate.ports import Stored
+from headgate.ports import SinkResult
 
 TOO_LARGE = KafkaError(KafkaError.MSG_SIZE_TOO_LARGE)
 NOT_ALLOWED = KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED)
@@ -25,7 +25,7 @@ def test_what_is_confirmed_is_stored(delivery: Delivery) -> None:
     """Each event that the brokers confirm is stored, however often they say so."""
     for index in [*range(5), 1, 2]:
         delivery.reported(index, None)
-    assert (delivery.missing, delivery.result) == (0, Stored(5))
+    assert (delivery.missing, delivery.result) == (0, SinkResult(5))
 
 
 def test_what_fails_is_sent_again_in_its_order(delivery: Delivery) -> None:
@@ -59,7 +59,7 @@ def test_one_is_refused_only_if_it_was_alone(delivery: Delivery) -> None:
     delivery.alone = delivery.to_send_alone.popleft()
     delivery.in_flight.add(3)
     delivery.reported(3, TOO_LARGE)
-    assert (delivery.missing, delivery.result) == (0, Stored(4, 1))
+    assert (delivery.missing, delivery.result) == (0, SinkResult(4, 1))
 
 
 class _Interrupted:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from headgate.adapters.redis.call import Call
+from headgate.adapters.redis.call import RedisCall
 from headgate.adapters.redis.timeouts import TimeoutWatch, awake_timeout
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class Watched:
         self.last_reply_at = 0.0
         self.unread = False
         self.looks = 0
-        self.timed_out: list[Call] = []
+        self.timed_out: list[RedisCall] = []
         self.cpu_wait = 0.0
         self.watch = TimeoutWatch(
             DEADLINE, lambda: self.last_reply_at, self._has_unread, self._on_timeout, lambda: self.cpu_wait
@@ -75,12 +75,12 @@ class Watched:
         self.looks += 1
         return self.unread
 
-    def _on_timeout(self, call: Call) -> None:
+    def _on_timeout(self, call: RedisCall) -> None:
         self.timed_out.append(call)
         call.conclude(None)
 
-    def call(self) -> Call:
-        made = Call(None, 0, ("PING",), lambda _reply: None)
+    def call(self) -> RedisCall:
+        made = RedisCall(None, 0, ("PING",), lambda _reply: None)
         self.watch.watch(made)
         return made
 
@@ -202,9 +202,9 @@ def test_a_fault_in_one_callers_answer_leaves_no_other_waiting(monkeypatch: pyte
     """If giving up on one call fails, the others are given up all the same."""
     watched = Watched(monkeypatch)
     calls = [watched.call() for _ in range(3)]
-    given_up: list[Call] = []
+    given_up: list[RedisCall] = []
 
-    def fail_once(call: Call) -> None:
+    def fail_once(call: RedisCall) -> None:
         given_up.append(call)
         call.conclude(None)
         if len(given_up) == 1:

@@ -107,12 +107,12 @@ class Stored(StoredChanges):
         self.fetched += kind == "rules"
         return self.documents.get(kind)
 
-    async def since(self, position: Position) -> changes.Stored:
+    async def since(self, position: Position) -> changes.ChangeState:
         await self._suffer()
         self.looked += 1
         numbers = {kind: self.documents[kind].number if kind in self.documents else 0 for kind in ("rules", "blocks")}
         names = self.changes[position.number :] if position.lineage == self.lineage else ["*"]
-        return changes.Stored(Position(self.lineage, len(self.changes), "m"), numbers, list(dict.fromkeys(names)))
+        return changes.ChangeState(Position(self.lineage, len(self.changes), "m"), numbers, list(dict.fromkeys(names)))
 
     async def _suffer(self) -> None:
         if self.is_frozen:

@@ -11,7 +11,7 @@ from tests.unit.controlplane.subscriber_trial import SOON, Stored, Trial, rules
 
 from headgate.adapters.saved_documents import SavedDocuments
 from headgate.controlplane.documents import make
-from headgate.controlplane.subscriber import ActiveDocument, Followed, Origin, Refusal
+from headgate.controlplane.subscriber import ActiveDocument, DocumentOrigin, Followed, Refusal
 from headgate.ports import Announcement, Position
 
 if TYPE_CHECKING:
@@ -39,8 +39,10 @@ def test_what_is_published_while_the_feed_is_unavailable_is_taken_from_the_datab
             database.publish(rules(8, 8))
             database.publish(make("blocks", 9, [], "l1"))
             await trial.until(8)
-            await wait_until_async(lambda: trial.subscriber.state["blocks"] == ActiveDocument(Origin.DATABASE, 9))
-            assert trial.subscriber.state["rules"] == ActiveDocument(Origin.DATABASE, 8)
+            await wait_until_async(
+                lambda: trial.subscriber.state["blocks"] == ActiveDocument(DocumentOrigin.DATABASE, 9)
+            )
+            assert trial.subscriber.state["rules"] == ActiveDocument(DocumentOrigin.DATABASE, 8)
             await wait_until_async(lambda: trial.subscriber.followed is Followed.DATABASE)
             before = trial.subscriber.confirmed
             await wait_until_async(lambda: trial.subscriber.confirmed != before)
@@ -69,7 +71,7 @@ def test_a_damaged_document_of_the_feed_does_not_bar_the_good_one_of_the_databas
             database.is_down = False
             database.publish(good)
             await trial.until(8)
-            assert trial.subscriber.state["rules"] == ActiveDocument(Origin.DATABASE, 8)
+            assert trial.subscriber.state["rules"] == ActiveDocument(DocumentOrigin.DATABASE, 8)
 
     asyncio.run(run())
 
@@ -133,7 +135,7 @@ def test_a_process_goes_back_to_the_feed_and_never_to_older_documents(caplog: py
             await wait_until_async(lambda: trial.subscriber.followed is Followed.FEED)
             await trial.feed.publish(rules(10, 10))
             await trial.until(10)
-            assert trial.subscriber.state["rules"] == ActiveDocument(Origin.FEED, 10)
+            assert trial.subscriber.state["rules"] == ActiveDocument(DocumentOrigin.FEED, 10)
             looked = database.looked
             await trial.feed.looks(5)
             assert database.looked == looked

@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from headgate.adapters.zones import zone
-from headgate.controlplane.document_applier import DocumentApplier, Origin, appliers
+from headgate.controlplane.document_applier import DocumentApplier, DocumentOrigin, appliers
 from headgate.controlplane.documents import make
 
 if TYPE_CHECKING:
@@ -38,5 +38,5 @@ def test_a_document_of_an_earlier_version_becomes_active() -> None:
     """One rule that may no longer be written does not keep the others out."""
     active = Active()
     applier = DocumentApplier(appliers(active, zone), None)
-    assert asyncio.run(applier.take("rules", make("rules", 2, {"rules": OLD}), Origin.FEED)) is None
+    assert asyncio.run(applier.take("rules", make("rules", 2, {"rules": OLD}), DocumentOrigin.FEED)) is None
     assert active.names == ("search", "office", "tab")

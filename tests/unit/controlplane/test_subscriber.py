@@ -11,7 +11,7 @@ from tests.unit.controlplane.subscriber_trial import SOON, Stored, Trial, rules,
 
 from headgate.adapters.saved_documents import SavedDocuments
 from headgate.controlplane.documents import make
-from headgate.controlplane.subscriber import ActiveDocument, Origin, Refusal
+from headgate.controlplane.subscriber import ActiveDocument, DocumentOrigin, Refusal
 from headgate.ports import Announcement, Position
 
 if TYPE_CHECKING:
@@ -24,13 +24,13 @@ def test_rules_are_active_as_they_are_published() -> None:
     async def run() -> None:
         trial = Trial()
         await trial.subscriber.start()
-        assert trial.subscriber.state["rules"] == ActiveDocument(Origin.NOTHING, 0)
+        assert trial.subscriber.state["rules"] == ActiveDocument(DocumentOrigin.NOTHING, 0)
         async with trial.running():
             for number in (1, 2, 9):
                 await trial.feed.publish(rules(number, number))
                 await trial.until(number)
                 assert trial.limits == [f"{number}/hour"]
-        assert trial.subscriber.state["rules"] == ActiveDocument(Origin.FEED, 9)
+        assert trial.subscriber.state["rules"] == ActiveDocument(DocumentOrigin.FEED, 9)
         assert trial.subscriber.missed == 0
         assert not trial.subscriber.refused
 
@@ -91,7 +91,7 @@ def test_a_damaged_document_is_asked_of_the_database() -> None:
         async with trial.running():
             trial.feed.plant(GOOD._replace(body=b"damaged"))
             await trial.until(8)
-            assert trial.subscriber.state["rules"] == ActiveDocument(Origin.DATABASE, 8)
+            assert trial.subscriber.state["rules"] == ActiveDocument(DocumentOrigin.DATABASE, 8)
 
     asyncio.run(run())
 
@@ -278,8 +278,10 @@ def test_a_process_starts_whatever_is_unavailable(
         began = asyncio.get_running_loop().time()
         state = (await trial.subscriber.start(0.2))["rules"]
         assert asyncio.get_running_loop().time() - began < 2
-        expected = ActiveDocument(Origin.DATABASE, 6) if has_database else ActiveDocument(Origin.SAVED, 5)
-        assert state == (expected if has_database or has_saved else ActiveDocument(Origin.NOTHING, 0))
+        expected = (
+            ActiveDocument(DocumentOrigin.DATABASE, 6) if has_database else ActiveDocument(DocumentOrigin.SAVED, 5)
+        )
+        assert state == (expected if has_database or has_saved else ActiveDocument(DocumentOrigin.NOTHING, 0))
         (said,) = [record.getMessage() for record in caplog.records]
         assert said.startswith(
             "starting with rules 6 from the database, blocks 2 from the database (the feed: "
@@ -307,10 +309,10 @@ def test_what_this_machine_has_seen_already_is_not_undone(tmp_path: Path) -> Non
         saved.write(rules(8, 8))
         trial = Trial(saved)
         trial.feed.plant(rules(7, 7))
-        assert (await trial.subscriber.start())["rules"] == ActiveDocument(Origin.SAVED, 8)
+        assert (await trial.subscriber.start())["rules"] == ActiveDocument(DocumentOrigin.SAVED, 8)
         trial = Trial(saved)
         trial.feed.plant(rules(3, 3, "l2"))
-        assert (await trial.subscriber.start())["rules"] == ActiveDocument(Origin.FEED, 3)
+        assert (await trial.subscriber.start())["rules"] == ActiveDocument(DocumentOrigin.FEED, 3)
 
     asyncio.run(run())
 
@@ -324,7 +326,7 @@ def test_a_saved_document_that_is_not_whole_is_refused(tmp_path: Path, caplog: p
 
     async def run() -> None:
         trial = Trial(saved)
-        assert (await trial.subscriber.start())["rules"] == ActiveDocument(Origin.NOTHING, 0)
+        assert (await trial.subscriber.start())["rules"] == ActiveDocument(DocumentOrigin.NOTHING, 0)
         assert trial.subscriber.refused == {Refusal.DIGEST: 1}
         assert str(file) in caplog.text
 

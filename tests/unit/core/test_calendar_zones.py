@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from headgate.core.calendar import Bounds, Calendar, Unit
+from headgate.core.calendar import Calendar, Unit, WindowBounds
 from headgate.core.units import DAY, HOUR, MINUTE, Micros
 
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -45,7 +45,7 @@ def at(text: str) -> Micros:
     return (datetime.fromisoformat(text).replace(tzinfo=UTC) - EPOCH) // timedelta(microseconds=1)
 
 
-def utc(bounds: Bounds) -> tuple[str, ...]:
+def utc(bounds: WindowBounds) -> tuple[str, ...]:
     """Bounds as people write them, to the minute, in UTC."""
     return tuple((EPOCH + timedelta(microseconds=each)).strftime("%Y-%m-%dT%H:%M") for each in bounds)
 

@@ -14,7 +14,7 @@ from headgate.core.counts import (
     usage_columns,
 )
 from headgate.core.event import EventKind
-from headgate.core.metric_rows import Bounds, Known, metric_rows
+from headgate.core.metric_rows import Known, RowBounds, metric_rows
 from headgate.core.units import DAY, MINUTE
 
 NOON = 20_000 * DAY + DAY // 2
@@ -78,7 +78,7 @@ def test_only_those_who_ask_most_have_rows_by_the_minute() -> None:
     asked: dict[str | None, int] = {f"u{n}": n for n in range(1, 6)}
     again, later = _count("denied", user="u1", requests=9), _count("allowed", user="u2")._replace(minute=NOON + MINUTE)
     batch = _batch(_count("allowed")._replace(users={None: 100, **asked}), again, later)
-    rows = {(row.user, row.minute): row for row in metric_rows(batch, bounds=Bounds(users=2))}
+    rows = {(row.user, row.minute): row for row in metric_rows(batch, bounds=RowBounds(users=2))}
     assert rows.keys() == {("", NOON), ("", NOON + MINUTE), ("u1", NOON), ("u5", NOON), ("u2", NOON + MINUTE)}
     assert (rows["u1", NOON].total, rows["u1", NOON].denied) == (10, 9)
     assert sorted(usage_columns(batch).users) == ["", *sorted(map(str, asked))]
@@ -89,7 +89,7 @@ def test_of_those_who_ask_as_often_as_each_other_some_have_rows() -> None:
     users: dict[str | None, int] = {"a": 5, "b": 2, "c": 2, "d": 2, "e": 1}
     batch = _batch(_count("allowed")._replace(users=users))
     for most in range(1, 6):
-        found = [row.total for row in metric_rows(batch, bounds=Bounds(users=most)) if row.user]
+        found = [row.total for row in metric_rows(batch, bounds=RowBounds(users=most)) if row.user]
         assert sorted(found, reverse=True) == [5, 2, 2, 2, 1][:most]
 
 
@@ -110,7 +110,7 @@ def test_only_so_many_endpoints_of_a_minute_are_told_apart() -> None:
     nameless = _count("allowed", "a", 1)._replace(endpoint=None)
     latencies = [LatencyBucket(NOON, "free", f"/{n}", ("a",), 2, 1) for n in range(1, 6)]
     batch = _batch(*counts, counts[0]._replace(endpoint=OTHER), nameless, latencies=latencies)
-    rows = [row for row in metric_rows(batch, bounds=Bounds(endpoints=2)) if row.rule == "a"]
+    rows = [row for row in metric_rows(batch, bounds=RowBounds(endpoints=2)) if row.rule == "a"]
     assert {row.endpoint: row.total for row in rows} == {"/5": 5, "/4": 4, OTHER: 7, "": 1}
     assert {row.endpoint: sum(row.latency) for row in rows} == {"/5": 1, "/4": 1, OTHER: 3, "": 0}
 
@@ -147,7 +147,7 @@ def test_a_user_is_denied_by_one_rule() -> None:
 
 def test_what_a_minute_has_already_takes_room() -> None:
     """Rows that are there are added to, and new ones are made while there is room: over all batches, not in each."""
-    bounds = Bounds(endpoints=2, series=3, users=2)
+    bounds = RowBounds(endpoints=2, series=3, users=2)
     known = {NOON: Known(frozenset({("", "/a", "free"), ("", "/b", "free")}), frozenset({"u1"}))}
     counts = [
         _count("allowed", user=user)._replace(endpoint=path)
@@ -161,7 +161,7 @@ def test_what_a_minute_has_already_takes_room() -> None:
 def test_tiers_that_callers_make_up_are_bounded_too() -> None:
     """When a minute has all the rows it may have, one more for each rule counts what is left, whatever its tier."""
     counts = [_count("denied", "a", 1, rule="a")._replace(endpoint=f"/{n % 3}", tier=f"t{n}") for n in range(40)]
-    rows = [row for row in metric_rows(_batch(*counts), bounds=Bounds(series=5)) if not row.user]
+    rows = [row for row in metric_rows(_batch(*counts), bounds=RowBounds(series=5)) if not row.user]
     assert len(rows) <= 5 + 2
     for rule in ("", "a"):
         assert sum(row.denied for row in rows if row.rule == rule) == 40
@@ -208,7 +208,7 @@ def test_named_users_are_counted_by_endpoint() -> None:
         _count("allowed", user="u2", requests=9)._replace(endpoint="/b"),
         _count("allowed", user="u3", requests=1),
     ]
-    rows = metric_rows(_batch(*counts), bounds=Bounds(users=1), by_endpoint=frozenset({"u1", "absent"}))
+    rows = metric_rows(_batch(*counts), bounds=RowBounds(users=1), by_endpoint=frozenset({"u1", "absent"}))
     found = {(row.user, row.endpoint): (row.total, row.denied) for row in rows if row.user}
     assert found == {("u1", "/a"): (5, 0), ("u1", "/b"): (2, 2), ("u1", ""): (1, 0), ("u2", ""): (9, 0)}
 
@@ -217,5 +217,5 @@ def test_a_named_user_has_so_many_endpoints_in_a_minute() -> None:
     """Those that are there, then those with most requests; the rest are counted together."""
     counts = [_count("allowed", requests=each)._replace(endpoint=f"/{each}") for each in range(1, 5)]
     known = {NOON: Known(users=frozenset({"u1"}), user_endpoints=frozenset({("u1", "/1"), ("u1", OTHER)}))}
-    rows = metric_rows(_batch(*counts), known, Bounds(user_endpoints=2), by_endpoint=frozenset({"u1"}))
+    rows = metric_rows(_batch(*counts), known, RowBounds(user_endpoints=2), by_endpoint=frozenset({"u1"}))
     assert {row.endpoint: row.total for row in rows if row.user} == {"/1": 1, "/4": 4, OTHER: 5}

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.unit.core.test_matching_reference import REQUESTS, RULES, TIERS, named, no_zones
 
-from headgate.core.explanation import MAX_LOST, Applied, Explanation, Origin, explain
+from headgate.core.explanation import MAX_LOST, AppliedRule, Explanation, LimitOrigin, explain
 from headgate.core.matching import Snapshot
 from headgate.core.own_limits import NO_LIMITS, LimitsByRule, OwnLimits
 from headgate.core.parsing.rule_set import parse_rule_set
@@ -145,7 +145,7 @@ def test_gates_come_first_and_end_it() -> None:
     assert said["layers"] == []
 
 
-def origin(request: Request) -> tuple[Origin, str, list[str]]:
+def origin(request: Request) -> tuple[LimitOrigin, str, list[str]]:
     tiers = {"free": {"limits": {"search": "1/hour"}}, "pro": {"limits": {"search": "unlimited"}}}
     overrides = [
         {"rule": "search", "user": "u1", "limits": ["2/hour", "3/day"]},
@@ -154,25 +154,25 @@ def origin(request: Request) -> tuple[Origin, str, list[str]]:
     rules = [{"name": "search", "limits": "tier:search", "per": "user"}]
     (layer,) = explained(rules, request, tiers=tiers, overrides=overrides).layers
     winner = layer.winner
-    assert isinstance(winner, Applied)
+    assert isinstance(winner, AppliedRule)
     return winner.origin, winner.limits_from, [str(bound.hit.meter.limit) for bound in winner.bounds]
 
 
 def test_a_winner_says_where_its_limit_comes_from() -> None:
     """First found first: the user's own, the key's own, the tier's, the rule's."""
     both = Request(user="u1", api_key="k1")
-    assert origin(both) == (Origin.USER, "the user's own limits for this rule", ["2/hour", "3/day"])
-    assert origin(Request(user="u2", api_key="k1"))[:1] == (Origin.API_KEY,)
+    assert origin(both) == (LimitOrigin.USER, "the user's own limits for this rule", ["2/hour", "3/day"])
+    assert origin(Request(user="u2", api_key="k1"))[:1] == (LimitOrigin.API_KEY,)
     own = OwnLimits(LimitsByRule({"search": "7/hour"}), LimitsByRule({"search": "8/hour"}))
-    assert origin(both._replace(limits=own))[::2] == (Origin.USER, ["7/hour"])
-    assert origin(Request(limits=own._replace(user=NO_LIMITS)))[::2] == (Origin.API_KEY, ["8/hour"])
+    assert origin(both._replace(limits=own))[::2] == (LimitOrigin.USER, ["7/hour"])
+    assert origin(Request(limits=own._replace(user=NO_LIMITS)))[::2] == (LimitOrigin.API_KEY, ["8/hour"])
     unfit = OwnLimits(LimitsByRule({"search": "8 concurrent"}), NO_LIMITS)
-    assert origin(Request(user="u2", limits=unfit))[0] is Origin.TIER
-    assert origin(Request(user="u2")) == (Origin.TIER, "'search' of the tier 'free'", ["1/hour"])
-    assert origin(Request(tier="pro")) == (Origin.TIER, "'search' of the tier 'pro'", [])
+    assert origin(Request(user="u2", limits=unfit))[0] is LimitOrigin.TIER
+    assert origin(Request(user="u2")) == (LimitOrigin.TIER, "'search' of the tier 'free'", ["1/hour"])
+    assert origin(Request(tier="pro")) == (LimitOrigin.TIER, "'search' of the tier 'pro'", [])
     (layer,) = explained([{"name": "r"}], Request()).layers
     assert layer.winner is not None
-    assert layer.winner.origin is Origin.RULE
+    assert layer.winner.origin is LimitOrigin.RULE
 
 
 def test_an_explanation_is_ready_for_json() -> None:

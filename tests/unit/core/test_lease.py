@@ -7,7 +7,7 @@ from headgate.core import lease
 from headgate.core.decision import Decision, Hit, Source
 from headgate.core.degraded import DegradedDeny, UnderReplicated
 from headgate.core.failure_policy import FailurePolicy, OnOverload, OnStoreError
-from headgate.core.lease import Block, block_size, grant_policy, is_grant, is_leasable, life
+from headgate.core.lease import LeaseBlock, block_size, grant_policy, is_grant, is_leasable, life
 from headgate.core.limit import parse_limit
 from headgate.core.meter import Algorithm, Meter
 from headgate.core.spread import Spread, SpreadMode
@@ -78,7 +78,7 @@ def test_a_block_that_lives_shorter_is_smaller() -> None:
 
 def test_a_block_is_answered_from_what_was_known_at_its_grant() -> None:
     """`remaining` is what the store said and what is left of the block; times go on from the grant."""
-    block = Block(Hit(KEY, meter(), 50), LEASED, decision(700), 100 * SECOND * 1_000, 101 * SECOND * 1_000)
+    block = LeaseBlock(Hit(KEY, meter(), 50), LEASED, decision(700), 100 * SECOND * 1_000, 101 * SECOND * 1_000)
     answer = block.answer(3, 103 * SECOND * 1_000)
     assert tuple(answer) == (True, 747, MINUTE - 2 * SECOND, 0, 0, NEW_YEAR, NEW_YEAR + 2 * SECOND)
     assert answer.source is Source.LEASE
@@ -89,7 +89,7 @@ def test_a_block_is_answered_from_what_was_known_at_its_grant() -> None:
 
 def test_what_is_left_of_a_block_goes_back_once() -> None:
     """What is taken out to be given back cannot be spent or given back again."""
-    block = Block(Hit(KEY, meter(), 50), LEASED, decision(), 0, 0)
+    block = LeaseBlock(Hit(KEY, meter(), 50), LEASED, decision(), 0, 0)
     block.left -= 20
     assert block.used_since_noted(1_000) == (20, 1_000)
     receipt = block.unspent()

@@ -16,7 +16,7 @@ from headgate.core.units import SECOND
 from headgate.dataplane import exporter
 from headgate.dataplane.exporter import Exporter, Route
 from headgate.errors import SinkError
-from headgate.ports import Stored
+from headgate.ports import SinkResult
 
 if TYPE_CHECKING:
     from headgate.core.event import EventBatch
@@ -75,7 +75,7 @@ class _Sink:
         self.is_down = False
         self.tried = asyncio.Event()
 
-    async def store(self, batch: EventBatch) -> Stored:
+    async def store(self, batch: EventBatch) -> SinkResult:
         self.tried.set()
         if self.is_down:
             msg = "no answer"
@@ -83,7 +83,7 @@ class _Sink:
         if self.failures:
             raise self.failures.pop(0)
         self.stored.append(batch)
-        return Stored(len(batch.events) - self.refuses, self.refuses)
+        return SinkResult(len(batch.events) - self.refuses, self.refuses)
 
     async def close(self) -> None:
         self.is_closed = True

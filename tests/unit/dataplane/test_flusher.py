@@ -10,7 +10,7 @@ from tests.support.spool import AT, count_batch, event
 from headgate.core.counts import CacheUse, CountBatch, KeyCount
 from headgate.core.event import EventBatch
 from headgate.dataplane import flusher
-from headgate.dataplane.flusher import COUNTS, EVENTS, Counted, Flusher, Origin, Recorded
+from headgate.dataplane.flusher import COUNTS, EVENTS, BatchOrigin, Counted, Flusher, Recorded
 
 if TYPE_CHECKING:
     import pytest
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from headgate.core.counts import Count, LatencyBucket
     from headgate.core.event import Event
 
-ORIGIN = Origin("host-1", "eu")
+ORIGIN = BatchOrigin("host-1", "eu")
 
 
 class _Recorder:

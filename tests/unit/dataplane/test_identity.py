@@ -12,7 +12,7 @@ from tests.unit.dataplane.signing import CLAIMS, SECRET, signed
 from headgate.core.api_key import hash_of, new_api_key
 from headgate.core.request import Request
 from headgate.core.units import SECOND
-from headgate.dataplane.identity import Call, Identity
+from headgate.dataplane.identity import Identity, UnauthenticatedCall
 from headgate.dataplane.jwt_keys import OneKey, key_from_text
 from headgate.dataplane.jwt_verifier import Demands, JwtVerifier
 from headgate.dataplane.proxies import Proxies
@@ -51,7 +51,9 @@ class People(Set):
 
     def identify_call(self, **members: Any) -> Request:  # noqa: ANN401 (fields of a call)
         async def run() -> Request:
-            request = await self.identity.identify_call(Call("GET", "/x", peer="203.0.113.9:80", **members))
+            request = await self.identity.identify_call(
+                UnauthenticatedCall("GET", "/x", peer="203.0.113.9:80", **members)
+            )
             await self.identity.close()
             return request
 
@@ -223,7 +225,10 @@ def test_the_address_comes_through_trusted_proxies() -> None:
     people = People()
 
     async def run() -> list[str | None]:
-        calls = [Call("GET", "/", peer, "198.51.100.1", "for=1.1.1.1") for peer in ("10.0.0.1:80", "192.0.2.1:80")]
+        calls = [
+            UnauthenticatedCall("GET", "/", peer, "198.51.100.1", "for=1.1.1.1")
+            for peer in ("10.0.0.1:80", "192.0.2.1:80")
+        ]
         return [(await people.identity.identify_call(call)).ip for call in calls]
 
     assert asyncio.run(run()) == ["198.51.100.1", "192.0.2.1"]
@@ -236,7 +241,9 @@ def test_without_anything_set_up_there_is_the_address() -> None:
         identity = Identity(lambda: 0)
         await identity.start()
         identity.forget(["*"])
-        request = await identity.identify_call(Call("GET", "/", "203.0.113.9:1", None, None, bearer(), KEY))
+        request = await identity.identify_call(
+            UnauthenticatedCall("GET", "/", "203.0.113.9:1", None, None, bearer(), KEY)
+        )
         await identity.close()
         return request
 

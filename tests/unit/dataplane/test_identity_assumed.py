@@ -10,7 +10,7 @@ from tests.support.fake_records import Set
 
 from headgate import Limiter, Request
 from headgate.core.api_key import hash_of, new_api_key
-from headgate.dataplane.identity import Call, Identity
+from headgate.dataplane.identity import Identity, UnauthenticatedCall
 from headgate.setting_values import OnUnknownIdentity
 
 KEY = new_api_key(b"k" * 32)
@@ -102,7 +102,7 @@ def test_a_key_is_never_assumed_to_be_sound(on_unknown: OnUnknownIdentity) -> No
         people.source.away = True
         request = await people.identity.identify_trusted(Request(api_key=KEY, ip="203.0.113.9"))
         assert request == Request(ip="203.0.113.9", assumed=True)
-        call = Call("GET", "/x", peer="203.0.113.9:80", api_key=KEY)
+        call = UnauthenticatedCall("GET", "/x", peer="203.0.113.9:80", api_key=KEY)
         assert await people.identity.identify_call(call) == Request(
             ip="203.0.113.9", method="GET", path="/x", assumed=True
         )

@@ -14,7 +14,7 @@ from headgate.adapters.memory import MemoryStore
 from headgate.core import degraded
 from headgate.core.decision import Decision, Hit, Receipt, Source
 from headgate.core.failure_policy import FailurePolicy, OnStoreError
-from headgate.core.lease import Block, BlockRequest
+from headgate.core.lease import BlockRequest, LeaseBlock
 from headgate.core.limit import parse_limit
 from headgate.core.meter import Algorithm, Calendars, Meter
 from headgate.core.parsing.rule_set import parse_rule_set
@@ -366,7 +366,7 @@ async def test_a_block_for_another_limit_takes_the_place_of_the_first(scene: Sce
     present = book.named["a"]
     (decision,) = scene.remote.take_now([Hit("a", MINUTELY, 4)])
     book._in_flight["a"] = True
-    other = Block(Hit("a", MINUTELY, 4), LEASED, decision, 0, 10**18)
+    other = LeaseBlock(Hit("a", MINUTELY, 4), LEASED, decision, 0, 10**18)
     assert book.granted(other)
     assert book.named["a"] is other
     assert present.left == 0

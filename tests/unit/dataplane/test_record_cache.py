@@ -13,7 +13,7 @@ from tests.support.fake_records import FakeCache
 from headgate.adapters.zones import zone
 from headgate.core.meter import Calendars
 from headgate.core.parsing.rule_set import parse_rule_set
-from headgate.dataplane.record_cache import Entry, RecordCache, Shared, SharedRecords, record_of, size_of
+from headgate.dataplane.record_cache import CachedRecord, RecordCache, Shared, SharedRecords, record_of, size_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,8 +24,8 @@ MANY = 20_000
 PLENTY = 10**9
 
 
-def entry_of(name: str, data: Any, until: int = 10**15) -> Entry:  # noqa: ANN401 (JSON)
-    return Entry(record_of(name, data), until, 0)
+def entry_of(name: str, data: Any, until: int = 10**15) -> CachedRecord:  # noqa: ANN401 (JSON)
+    return CachedRecord(record_of(name, data), until, 0)
 
 
 def plain(number: int) -> tuple[str, Any]:
@@ -88,7 +88,7 @@ def test_memory_is_bounded_and_what_was_used_last_stays() -> None:
     assert cache.size == sum(size_of(*plain_entry(number)) for number in range(1_000) if cache.get(plain(number)[0]))
 
 
-def plain_entry(number: int) -> tuple[str, Entry]:
+def plain_entry(number: int) -> tuple[str, CachedRecord]:
     name, data = plain(number)
     return name, entry_of(name, data)
 
@@ -109,9 +109,9 @@ def test_invented_names_push_out_only_inventions() -> None:
     """However many names a caller invents, what is known stays, and so do unknown names of the other kind."""
     cache = RecordCache(100_000)
     cache.put(*plain_entry(1))
-    cache.put("user:unknown", Entry(None, 1, 0))
+    cache.put("user:unknown", CachedRecord(None, 1, 0))
     for number in range(1_000):
-        cache.put(f"key:{number:064}", Entry(None, 1, 0))
+        cache.put(f"key:{number:064}", CachedRecord(None, 1, 0))
     assert cache.get(plain(1)[0]) is not None
     assert cache.get("user:unknown") is not None
     assert len(cache) < 100
@@ -120,8 +120,12 @@ def test_invented_names_push_out_only_inventions() -> None:
 def test_assumptions_are_kept_apart_and_end() -> None:
     """They hold until their time, until a record was read, until they are dropped, or until all of them end."""
     cache = RecordCache(100_000)
-    entry = Entry(None, 10, 0, is_assumed=True)
-    for end in (cache.stop_assuming, lambda: cache.drop("user:u"), lambda: cache.put("user:u", Entry(None, 9, 0))):
+    entry = CachedRecord(None, 10, 0, is_assumed=True)
+    for end in (
+        cache.stop_assuming,
+        lambda: cache.drop("user:u"),
+        lambda: cache.put("user:u", CachedRecord(None, 9, 0)),
+    ):
         cache.assume("user:u", entry)
         assert cache.assumed("user:u", 9) is entry
         assert cache.assumed("user:u", 10) is None

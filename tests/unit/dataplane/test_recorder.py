@@ -19,7 +19,7 @@ from headgate.core.event import EventKind
 from headgate.core.lease import FromLease
 from headgate.core.metric_rows import metric_rows
 from headgate.core.own_limits import LimitsByRule, OwnLimits
-from headgate.core.thinning import Share
+from headgate.core.thinning import EventBudget
 from headgate.core.units import DAY, MINUTE, SECOND
 from headgate.core.verdict import verdict as made_of
 from headgate.dataplane import groups, key_use, multi_descriptor
@@ -323,7 +323,7 @@ def test_a_sample_of_admissions_is_kept_and_of_denials_the_first_and_some_more()
         {"name": "none", "limits": "100000/hour", "sample": 0, "match": {"endpoints": ["/none"]}},
         {"name": "no", "limits": "1/hour", "sample": 0, "match": {"endpoints": ["/no"]}},
     ]
-    scene = Scene(rules, share=Share(overall=5_000))
+    scene = Scene(rules, budget=EventBudget(overall=5_000))
     for path in ("/few", "/many", "/none", "/no"):
         for _ in range(4_000):
             scene.check(path)
@@ -472,7 +472,7 @@ def test_a_last_event_that_stands_for_itself_says_no_more() -> None:
 @pytest.mark.untraced
 def test_callers_without_number_make_a_bounded_number_of_events() -> None:
     """Each is refused once: after so many events they are sampled, and what is left out is known."""
-    scene = Scene([{"name": "no", "action": "block"}], share=Share(first=3, overall=100))
+    scene = Scene([{"name": "no", "action": "block"}], budget=EventBudget(first=3, overall=100))
     for number in range(20_000):
         scene.check(f"/{number}", user=None, ip=f"2001:db8:{number:x}::1")
     events = scene.recorder.take_events(is_last=True)
@@ -484,7 +484,7 @@ def test_callers_without_number_make_a_bounded_number_of_events() -> None:
 
 def test_samples_of_a_minute_are_bounded() -> None:
     """Also where everything is sampled: the next minute begins anew."""
-    scene = Scene([{"name": "wide", "limits": "100000/hour", "sample": 1}], share=Share(overall=10))
+    scene = Scene([{"name": "wide", "limits": "100000/hour", "sample": 1}], budget=EventBudget(overall=10))
     for minute in range(2):
         for _ in range(100):
             scene.check()

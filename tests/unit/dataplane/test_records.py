@@ -15,13 +15,13 @@ from headgate.core.records import UserRecord
 from headgate.dataplane.lookups import MAX_NAMES
 
 if TYPE_CHECKING:
-    from headgate.dataplane.record_cache import Entry
+    from headgate.dataplane.record_cache import CachedRecord
 
 PRO = {"tier": "pro", "overrides": {}}
 DIGEST = bytes(32)
 
 
-def tier(entry: Entry) -> str | None:
+def tier(entry: CachedRecord) -> str | None:
     """The tier on record."""
     return None if entry.record is None else entry.record.tier
 

@@ -11,13 +11,13 @@ from tests.support.fake_records import Set
 from tests.support.waiting import wait_until_async
 
 if TYPE_CHECKING:
-    from headgate.dataplane.record_cache import Entry
+    from headgate.dataplane.record_cache import CachedRecord
 
 PRO = {"tier": "pro", "overrides": {}}
 DIGEST = bytes(32)
 
 
-def gist(entry: Entry) -> tuple[str | None, bool, bool]:
+def gist(entry: CachedRecord) -> tuple[str | None, bool, bool]:
     """The tier, whether it is assumed, and whether nothing at all was known."""
     return None if entry.record is None else entry.record.tier, entry.is_assumed, entry.is_missing
 

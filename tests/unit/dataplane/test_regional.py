@@ -530,9 +530,9 @@ def test_a_refused_request_puts_its_units_back_into_the_block(world: World) -> N
         world.stores["eu"].error = None
         assert (await eu.take([each._replace(cost=10)]))[0].allowed
         eu.borrowers["us"].forget(each.key)
-        from headgate.dataplane.borrowed import Taken  # noqa: PLC0415 (what it returns)
+        from headgate.dataplane.borrowed import BorrowedDecision  # noqa: PLC0415 (what it returns)
 
-        eu.borrowers["us"].put_back(each, Taken(first, []))
+        eu.borrowers["us"].put_back(each, BorrowedDecision(first, []))
         await world.close()
 
     run(scenario())

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from confluent_kafka import KafkaError
 
 from headgate.adapters.event_json import SCHEMA, VERSION, event_json
-from headgate.ports import Stored
+from headgate.ports import SinkResult
 
 if TYPE_CHECKING:
     from headgate.core.event import Event, EventBatch
@@ -97,9 +97,9 @@ class Delivery:
         return len(self._unsettled)
 
     @property
-    def result(self) -> Stored:
+    def result(self) -> SinkResult:
         """What has become of the batch, once nothing is missing."""
-        return Stored(self.stored, self.refused)
+        return SinkResult(self.stored, self.refused)
 
     def reported(self, index: int, fault: KafkaError | None, _message: Any = None) -> None:  # noqa: ANN401 (librdkafka's)
         """Record the brokers' answer for an event in flight."""

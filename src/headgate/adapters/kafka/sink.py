@@ -31,7 +31,7 @@ from headgate.errors import InvalidSettings, SinkError
 
 if TYPE_CHECKING:
     from headgate.core.event import EventBatch
-    from headgate.ports import Stored
+    from headgate.ports import SinkResult
 
 SECONDS: Final = 5.0
 _SLICE: Final = 0.1
@@ -60,12 +60,12 @@ class KafkaSink:
         self._is_up: bool | None = None
         self._deliveries: dict[str, Delivery] = {}
         self._single: Delivery | None = None
-        self._stored: dict[str, Stored] = {}
+        self._stored: dict[str, SinkResult] = {}
         self._closing = Flag()
         self._producer = new_producer(self._brokers, self._lines, self._failed)
         self._thread = ThreadPoolExecutor(1, "headgate-kafka")
 
-    async def store(self, batch: EventBatch) -> Stored:
+    async def store(self, batch: EventBatch) -> SinkResult:
         """Return once the brokers have all events but those they can never take; `SinkError` if not, or not yet."""
         if self._closing.is_set():
             msg = "the Kafka sink is closed"
@@ -86,7 +86,7 @@ class KafkaSink:
         )
         self._thread.shutdown(wait=False)
 
-    def _store(self, batch: EventBatch, given_up: Flag) -> Stored:
+    def _store(self, batch: EventBatch, given_up: Flag) -> SinkResult:
         if batch.id in self._stored:
             return self._stored[batch.id]
         delivery = self._deliveries.pop(batch.id, None) or Delivery(batch)

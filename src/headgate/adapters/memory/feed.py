@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final
 
-from headgate.ports import EVERYTHING, FeedState, Looked, Position
+from headgate.ports import EVERYTHING, CachedValues, FeedState, Position
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
@@ -75,11 +75,11 @@ class MemoryCache:
         self._era = 0
         """How often everything was dropped."""
 
-    async def get_many(self, names: Sequence[str]) -> Looked:
+    async def get_many(self, names: Sequence[str]) -> CachedValues:
         """See `Cache.get_many`."""
         now = self._clock()
         found = (self._kept.get(name, (None, 0)) for name in names)
-        return Looked([value if until > now else None for value, until in found], str(self._era))
+        return CachedValues([value if until > now else None for value, until in found], str(self._era))
 
     async def put_many(self, values: Mapping[str, bytes], seconds: float, era: str) -> None:
         """See `Cache.put_many`."""

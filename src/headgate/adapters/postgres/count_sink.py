@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Final
 
 from headgate.adapters.postgres.daily_users import MAX_USERS, DailyUsers
 from headgate.core.counts import OTHER, added_up, usage_columns
-from headgate.core.metric_rows import Bounds, Known, Series, metric_rows
+from headgate.core.metric_rows import Known, RowBounds, Series, metric_rows
 from headgate.core.units import DAY, HOUR
 from headgate.errors import DatabaseError, InvalidRequest, SinkError
-from headgate.ports import Stored
+from headgate.ports import SinkResult
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -57,7 +57,7 @@ class PostgresCounts:
         self._daily_users = DailyUsers(users_per_day)
         self._by_endpoint = frozenset(by_endpoint)
 
-    async def store(self, *batches: CountBatch) -> Stored:
+    async def store(self, *batches: CountBatch) -> SinkResult:
         """Add batches, in one transaction with their ids."""
         fit = [_fit(batch) for batch in batches]
         try:
@@ -74,7 +74,7 @@ class PostgresCounts:
             msg = f"counts wait to be stored: {error}"
             raise SinkError(msg) from error
         stored = sum(batch.size for batch in fit)
-        return Stored(stored, sum(batch.size for batch in batches) - stored)
+        return SinkResult(stored, sum(batch.size for batch in batches) - stored)
 
     async def close(self) -> None:
         """Nothing is this sink's own."""
@@ -84,7 +84,7 @@ class PostgresCounts:
         await writing.run("counts.take_turn")
         minutes = {count.minute for count in batch.counts} | {each.minute for each in batch.latencies}
         known = await _known(writing, minutes, region)
-        metrics = sorted(await asyncio.to_thread(metric_rows, batch, known, Bounds(), self._by_endpoint))
+        metrics = sorted(await asyncio.to_thread(metric_rows, batch, known, RowBounds(), self._by_endpoint))
         usage = await asyncio.to_thread(usage_columns, await self._daily_users.bounded(writing, batch))
         await _store(writing, metrics, usage, region)
         await _store_keys(writing, batch.keys)

@@ -15,7 +15,7 @@ import asyncpg
 from headgate.adapters.postgres.event_rows import COLUMNS, copied
 from headgate.core.units import DAY
 from headgate.errors import Conflict, DatabaseError, InvalidRequest, SinkError
-from headgate.ports import Stored
+from headgate.ports import SinkResult
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -49,7 +49,7 @@ class PostgresEvents:
         self._clock = clock
         self._forgot = 0
 
-    async def store(self, batch: EventBatch) -> Stored:
+    async def store(self, batch: EventBatch) -> SinkResult:
         """Store a batch; nothing of it, if its id was stored before."""
         try:
             await self._forget()
@@ -60,7 +60,7 @@ class PostgresEvents:
                 refused = await self._store(batch, in_parts=True)
         except DatabaseError as error:
             raise SinkError(str(error)) from error
-        return Stored(len(batch.events) - refused, refused)
+        return SinkResult(len(batch.events) - refused, refused)
 
     async def close(self) -> None:
         """Nothing: see `__init__`."""

@@ -16,7 +16,7 @@ from headgate.adapters.redis.scripts import FETCH, KEEP
 from headgate.core.ids import new_id
 from headgate.core.keys import escape
 from headgate.errors import HeadgateError
-from headgate.ports import EVERYTHING, Looked
+from headgate.ports import EVERYTHING, CachedValues
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -38,7 +38,7 @@ class RedisCache:
         """It uses the store's connections."""
         self._store = store
 
-    async def get_many(self, names: Sequence[str]) -> Looked:
+    async def get_many(self, names: Sequence[str]) -> CachedValues:
         """See `Cache.get_many`."""
         keys = [_ERA, *map(_key, names)]
         try:
@@ -47,16 +47,16 @@ class RedisCache:
             else:
                 found = await asyncio.gather(*[self._store.execute(key, "GET", key) for key in keys])
         except HeadgateError:  # unavailable or overloaded
-            return Looked([None] * len(names), None)
+            return CachedValues([None] * len(names), None)
         if not isinstance(found, list) or len(found) != len(keys):
-            return Looked([None] * len(names), None)
+            return CachedValues([None] * len(names), None)
         era = found[0] if isinstance(found[0], bytes) else b""
         before = era + _END_OF_ERA
         values = [
             value[len(before) :] if isinstance(value, bytes) and value.startswith(before) else None
             for value in found[1:]
         ]
-        return Looked(values, era.decode("latin-1"))
+        return CachedValues(values, era.decode("latin-1"))
 
     async def put_many(self, values: Mapping[str, bytes], seconds: float, era: str) -> None:
         """See `Cache.put_many`."""

@@ -28,7 +28,7 @@ MAX_REDIRECTS: Final = 5
 _BY_DIGEST, _BY_DIGEST_AGAIN, _IN_FULL = range(3)
 
 
-class Call:
+class RedisCall:
     """A script call, or a plain command, that is concluded once: by a reply, or by the error that there is none."""
 
     __slots__ = (

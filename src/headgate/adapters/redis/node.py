@@ -12,7 +12,7 @@ import logging
 import random
 from typing import TYPE_CHECKING, Final
 
-from headgate.adapters.redis.call import Call
+from headgate.adapters.redis.call import RedisCall
 from headgate.adapters.redis.connection import Connector
 from headgate.adapters.redis.replica_wait import ReplicaWait
 from headgate.adapters.redis.replies import NOPERM, code_of, error_of, is_outage
@@ -41,7 +41,7 @@ _PROBE: Final = ("SET", "rl:probe", "1", "PX", "1000")
 
 
 class Node:
-    """One server, called without waiting: each `Call` gets its reply from here."""
+    """One server, called without waiting: each `RedisCall` gets its reply from here."""
 
     def __init__(self, name: str, find: Callable[[], Awaitable[ServerAddress]], timeouts: Timeouts) -> None:
         """`find` gives the server's address; nothing is connected before the first call."""
@@ -56,7 +56,7 @@ class Node:
             timeouts.deadline, lambda: connector.last_reply_at, connector.has_unread, self._on_probe_timeout
         )
         self._breaker = Breaker(self._on_change)
-        self._held: list[Call] = []
+        self._held: list[RedisCall] = []
         """Calls that wait for the first connection."""
         self.loading: set[bytes] = set()
         """The digests of scripts that are being sent in full."""
@@ -97,7 +97,7 @@ class Node:
 
     # Calls
 
-    def send(self, call: Call) -> None:
+    def send(self, call: RedisCall) -> None:
         """Send a call, if the circuit lets it through."""
         if self._breaker.state is not _CLOSED and not self._breaker.admits():
             self._recover()  # which is running, unless it failed
@@ -110,12 +110,12 @@ class Node:
             self._write(connection, call)
             self._watch.watch(call)
 
-    def _write(self, connection: Connection, call: Call) -> None:
+    def _write(self, connection: Connection, call: RedisCall) -> None:
         if call.is_asking:
             connection.send(_ASKING, _ignore)
         connection.send(call.command, call.on_reply)
 
-    def _hold(self, call: Call) -> None:
+    def _hold(self, call: RedisCall) -> None:
         """Without a connection: wait for the first attempt to connect, but for no other."""
         self._recover()
         if self._was_tried:
@@ -148,7 +148,7 @@ class Node:
                 "permission denied: redis %s, %s; rules that need it are decided by on_store_error", self.name, text
             )
 
-    def _on_timeout(self, call: Call) -> None:
+    def _on_timeout(self, call: RedisCall) -> None:
         connection = self._connector.connection
         figures = "not connected yet"
         if connection is not None:
@@ -219,12 +219,12 @@ class Node:
         if connection is None:  # lost again
             return StoreError("the connection was lost", transient=True)
         done: asyncio.Future[object] = asyncio.get_running_loop().create_future()
-        call = Call(None, 0, _PROBE, lambda reply: None if done.done() else done.set_result(reply))
+        call = RedisCall(None, 0, _PROBE, lambda reply: None if done.done() else done.set_result(reply))
         connection.send(_PROBE, call.conclude)
         self._probe_watch.watch(call)
         return await done
 
-    def _on_probe_timeout(self, call: Call) -> None:
+    def _on_probe_timeout(self, call: RedisCall) -> None:
         call.conclude(StoreError(f"timeout: no reply for {self._timeouts.deadline * 1000:g} ms", transient=True))
         self._connector.drop()
 

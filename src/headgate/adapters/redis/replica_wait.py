@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from headgate.adapters.redis.call import Call
+from headgate.adapters.redis.call import RedisCall
 from headgate.adapters.redis.scripts import Unconfirmed
 
 if TYPE_CHECKING:
@@ -27,20 +27,20 @@ class ReplicaWait:
         self._node = node
         self._in_flight = 0
         """How many calls have no reply yet."""
-        self._replied: list[tuple[Call, bytes]] = []
+        self._replied: list[tuple[RedisCall, bytes]] = []
         """Calls that have their reply and wait for the replicas."""
-        self._held: list[Call] = []
+        self._held: list[RedisCall] = []
         """Calls that wait for the WAIT in flight."""
         self._is_waiting = False
 
-    def send(self, call: Call) -> None:
+    def send(self, call: RedisCall) -> None:
         """Send a call, and conclude it when enough replicas have its writes, or time is up."""
         if self._replied or self._is_waiting:
             self._held.append(call)
         else:
             self._send(call)
 
-    def _send(self, call: Call) -> None:
+    def _send(self, call: RedisCall) -> None:
         def on_reply(reply: object) -> None:
             self._in_flight -= 1
             if isinstance(reply, bytes):
@@ -50,7 +50,7 @@ class ReplicaWait:
             self._wait()
 
         self._in_flight += 1
-        inner = Call(call.script, call.keys, call.arguments, on_reply)
+        inner = RedisCall(call.script, call.keys, call.arguments, on_reply)
         inner.is_asking = call.is_asking
         inner.send_to(self._node)
 
@@ -61,7 +61,7 @@ class ReplicaWait:
         self._is_waiting = True
         replicas = max(call.replicas for call, _ in self._replied)
         millis = max(1, int(self._node.deadline * 1000 * _SHARE_OF_DEADLINE))
-        Call(None, 0, ("WAIT", replicas, millis), self._on_waited).send_to(self._node)
+        RedisCall(None, 0, ("WAIT", replicas, millis), self._on_waited).send_to(self._node)
 
     def _on_waited(self, acknowledged: object) -> None:
         have = acknowledged if isinstance(acknowledged, int) else 0

@@ -8,7 +8,7 @@ from struct import Struct
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from headgate.adapters.redis import scripts
-from headgate.adapters.redis.call import Call
+from headgate.adapters.redis.call import RedisCall
 from headgate.adapters.redis.cross_slot import CrossSlotTake
 from headgate.adapters.redis.replica_peeks import ReplicaPeeks
 from headgate.adapters.redis.replies import TRYAGAIN, code_of, error_of
@@ -221,7 +221,7 @@ class RedisStore:
                 on_end(len(batch))
 
         script, keys, arguments = scripts.script_call(batch, self._now(), self._min_ttl, only_peek=only_peek)
-        Call(script, keys, arguments, on_reply, on_split, replicas).send(self.topology, shard)
+        RedisCall(script, keys, arguments, on_reply, on_split, replicas).send(self.topology, shard)
 
     def send_alone(self, hits: Sequence[Hit], shard: Shard, *, only_peek: bool) -> asyncio.Future[Sequence[Decision]]:
         """Send hits in a call of their own, now."""
@@ -290,7 +290,7 @@ class RedisStore:
                 queue.release()
 
             try:
-                Call(script, keys, arguments, on_reply).send(self.topology, shard)
+                RedisCall(script, keys, arguments, on_reply).send(self.topology, shard)
             except BaseException:
                 queue.release()
                 raise

@@ -19,7 +19,7 @@ from headgate.core.silence import Silence
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
-    from headgate.adapters.redis.call import Call
+    from headgate.adapters.redis.call import RedisCall
 
 log = logging.getLogger("headgate")
 
@@ -51,7 +51,7 @@ class TimeoutWatch:
         deadline: float,
         last_reply_at: Callable[[], float],
         has_unread: Callable[[], bool],
-        on_timeout: Callable[[Call], None],
+        on_timeout: Callable[[RedisCall], None],
         cpu_wait: Callable[[], float] = cpu_wait_seconds,
     ) -> None:
         """`on_timeout` gets each call without a reply after `deadline` seconds of silence.
@@ -65,14 +65,14 @@ class TimeoutWatch:
         self._has_unread = has_unread
         self._on_timeout = on_timeout
         self._cpu_wait = cpu_wait
-        self._calls: deque[tuple[Call, int, float]] = deque()
+        self._calls: deque[tuple[RedisCall, int, float]] = deque()
         """Each call with the attempt that is watched, and when it was sent by the clock of `_silence`."""
         self._timer: asyncio.TimerHandle | None = None
         self._silence = Silence(_MIN_SHARE, _SLACK_SECONDS)
         self._pause = 0.0
         """After how many seconds the next check is due."""
 
-    def watch(self, call: Call) -> None:
+    def watch(self, call: RedisCall) -> None:
         """Time out this attempt of a call when the server has been silent for the deadline."""
         loop = asyncio.get_running_loop()
         now = loop.time()
@@ -109,7 +109,7 @@ class TimeoutWatch:
                 calls.popleft()
         self._timer = None
 
-    def _time_out(self, call: Call) -> None:
+    def _time_out(self, call: RedisCall) -> None:
         try:
             self._on_timeout(call)
         except Exception:  # one fault must not leave all other calls waiting

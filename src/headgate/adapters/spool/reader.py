@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-class Found(NamedTuple):
+class SpooledFrame(NamedTuple):
     """A frame, and where the next one begins."""
 
     head: Head
     payload: bytes | None
     """None if it is damaged, or was not asked for."""
-    behind: int
+    next_at: int
 
 
 class Damage(NamedTuple):
@@ -56,7 +56,7 @@ class Cursor:
         """Another cursor at the same position."""
         return Cursor(self._folder, self.number, self.segment, self.offset, self.damage)
 
-    def find(self) -> Found | None:
+    def find(self) -> SpooledFrame | None:
         """The next frame that has events and is whole; None if there is none yet.
 
         What is damaged or was deleted is passed over: then `number` has moved on to what is there, and
@@ -76,11 +76,11 @@ class Cursor:
         while (found := self._next(with_payload=False)) is not None:
             self.move_behind(found)
 
-    def move_behind(self, found: Found) -> None:
+    def move_behind(self, found: SpooledFrame) -> None:
         """Be done with a frame."""
-        self.offset, self.number = found.behind, found.head.end
+        self.offset, self.number = found.next_at, found.head.end
 
-    def _next(self, *, with_payload: bool) -> Found | None:
+    def _next(self, *, with_payload: bool) -> SpooledFrame | None:
         while True:
             there = segments(self._folder)
             if self.segment not in there:
@@ -124,7 +124,7 @@ class Cursor:
         self.number = max(self.number, self.segment)
         return True
 
-    def _look(self, file: FileIO, *, with_payload: bool) -> Found | None:
+    def _look(self, file: FileIO, *, with_payload: bool) -> SpooledFrame | None:
         """The next frame in a file; None if there is none, or only a part of one."""
         file.seek(self.offset)
         data = file.read(HEAD)
@@ -139,14 +139,14 @@ class Cursor:
             file.seek(self.offset)
             head = head_of(file.read(HEAD))
             assert head is not None  # noqa: S101 (it was found there)
-        behind = self.offset + HEAD + head.size
-        if behind > os.fstat(file.fileno()).st_size:
+        next_at = self.offset + HEAD + head.size
+        if next_at > os.fstat(file.fileno()).st_size:
             return None
         payload = file.read(head.size) if with_payload else None
         if payload is not None and not is_whole(head, payload):
-            self.damage.append(Damage(self.segment, self.offset, behind - self.offset))
+            self.damage.append(Damage(self.segment, self.offset, next_at - self.offset))
             payload = None
-        return Found(head, payload, behind)
+        return SpooledFrame(head, payload, next_at)
 
 
 _END: Final = ".place"
@@ -175,7 +175,7 @@ class Reader:
         self._cursor = Cursor(folder, saved.number, saved.segment, saved.offset)
         self._reported = (saved.segment, saved.offset)
 
-    def find(self, most: int = 1, enough: int = 1) -> list[Found]:
+    def find(self, most: int = 1, enough: int = 1) -> list[SpooledFrame]:
         """The next frames that it has not stored, all of one file; none, if there are none yet.
 
         So many at most, and no more once they have `enough` events.
@@ -192,13 +192,13 @@ class Reader:
             found.append(frame)
         return found
 
-    def keep(self, found: Sequence[Found], refused: int) -> None:
+    def keep(self, found: Sequence[SpooledFrame], refused: int) -> None:
         """Be done with frames, of whose events the sink can never take so many."""
         self._refused += refused
         self._stored += sum(each.head.many for each in found) - refused
         self.lose(found[-1])
 
-    def lose(self, found: Found) -> None:
+    def lose(self, found: SpooledFrame) -> None:
         """Skip a frame that cannot be read."""
         self._cursor.move_behind(found)
         self.save_offset()

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from headgate.adapters.spool.reader import Found
+    from headgate.adapters.spool.reader import SpooledFrame
 
 log = logging.getLogger("headgate")
 B = TypeVar("B", EventBatch, CountBatch)
@@ -36,12 +36,12 @@ ENOUGH_AT_ONCE: Final = 400_000
 """Users or events of all batches, after which a sink gets no further one: all may be different, and take memory."""
 
 
-class Taken(NamedTuple, Generic[B]):
+class TakenBatches(NamedTuple, Generic[B]):
     """Batches that a sink has in hand, and where they are from."""
 
     batches: list[B]
     folder: Path
-    found: list[Found]
+    found: list[SpooledFrame]
 
 
 class _Spooled:
@@ -120,7 +120,7 @@ class SpooledStream(Generic[B]):
         self._unreadable: set[Path] = set()
         self._newer: set[Path] = set()
 
-    def take(self, sink: str) -> Taken[B] | None:
+    def take(self, sink: str) -> TakenBatches[B] | None:
         """The next batches for a sink, from the folders in turn; None if there are none yet."""
         last = self._turns.get(sink)
         in_turn = sorted(self._logs, key=lambda folder: (last is not None and folder <= last, folder))
@@ -135,7 +135,7 @@ class SpooledStream(Generic[B]):
                 return taken
         return None
 
-    def _next(self, folder: Path, sink: str) -> Taken[B] | None:
+    def _next(self, folder: Path, sink: str) -> TakenBatches[B] | None:
         """The next batches in a folder; None if there are none yet."""
         reader = self._logs[folder].readers[sink]
         while found := self._find(folder, sink):
@@ -148,10 +148,10 @@ class SpooledStream(Generic[B]):
                     log.error("spool %s: a batch cannot be read and is lost: %s", folder, error)  # noqa: TRY400 (a sentence)
                     reader.lose(found[0])
                     continue
-            return Taken(decoded, folder, found[: len(decoded)])
+            return TakenBatches(decoded, folder, found[: len(decoded)])
         return None
 
-    def _find(self, folder: Path, sink: str) -> list[Found]:
+    def _find(self, folder: Path, sink: str) -> list[SpooledFrame]:
         reader = self._logs[folder].readers[sink]
         found = reader.find(self._batches_at_once, ENOUGH_AT_ONCE)
         self._report_damage(folder, self._logs[folder], sink)
@@ -166,7 +166,7 @@ class SpooledStream(Generic[B]):
             words = "spool file %s is damaged: %d bytes from byte %d on are lost for the sink %s and count as dropped"
             log.error(words, segment(folder / self._name, first), size, offset, sink)
 
-    def keep(self, sink: str, taken: Taken[B], refused: int) -> None:
+    def keep(self, sink: str, taken: TakenBatches[B], refused: int) -> None:
         """A sink is done with batches, and can never take so many of their events."""
         spooled = self._logs.get(taken.folder)
         if spooled is not None:

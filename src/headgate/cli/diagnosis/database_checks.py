@@ -34,7 +34,7 @@ _TOO_OLD: Final = "or newer"
 
 
 @dataclass(slots=True)
-class Stored:
+class DatabaseFacts:
     """What the database has."""
 
     is_readable: bool = False
@@ -43,12 +43,12 @@ class Stored:
     """The active rules, as data; None if none were published."""
 
 
-async def check_database(chosen: Settings, clock: Callable[[], Micros], report: Report) -> Stored:
+async def check_database(chosen: Settings, clock: Callable[[], Micros], report: Report) -> DatabaseFacts:
     """Look at the database, and return the rules that it has."""
     url = chosen.database_url
     if url is None:
         report.well(_SUBJECT, "there is none: the rules are in a file")
-        return Stored()
+        return DatabaseFacts()
     from headgate.adapters.postgres import Database  # noqa: PLC0415 (an extra)
 
     try:
@@ -56,30 +56,30 @@ async def check_database(chosen: Settings, clock: Callable[[], Micros], report: 
             postgres = EmbeddedPostgres(named_folder(urlsplit(url), chosen.data_dir, "postgres"))
             if not listens(postgres.server.socket):
                 report.add(_SUBJECT, "embedded-stopped", f"no PostgreSQL listens on {postgres.server.socket}")
-                return Stored()
+                return DatabaseFacts()
             url = postgres.url
         database = Database(url, seconds=_SECONDS, max_connections=1)
     except InvalidSettings as error:
         report.add(_SUBJECT, "database-address", f"HEADGATE_DATABASE_URL is malformed: {error}")
-        return Stored()
+        return DatabaseFacts()
     try:
         return await _look(database, clock, report)
     except DatabaseError as error:
         code = "database-down" if error.transient else "database-refuses"
         report.add(_SUBJECT, "database-old" if _TOO_OLD in str(error) else code, str(error))
-        return Stored()
+        return DatabaseFacts()
     finally:
         await database.close()
 
 
-async def _look(database: Database, clock: Callable[[], Micros], report: Report) -> Stored:
+async def _look(database: Database, clock: Callable[[], Micros], report: Report) -> DatabaseFacts:
     before = len(report.issues)
     row = await database.row("inspection.server")
     assert row is not None  # noqa: S101 (it selects from no table)
     latency, offset = await _times(database, clock)
     judge(row, latency, offset, report)
     is_prepared = await _check_rights(database, report) and await _check_schema(database, report)
-    stored = Stored()
+    stored = DatabaseFacts()
     if is_prepared:
         await _check_tables(database, clock, report)
         stored = await _stored(database, report)
@@ -160,14 +160,14 @@ def _partition(month: Month) -> str:
     return f"events_{month.year}_{month.number:02}"
 
 
-async def _stored(database: Database, report: Report) -> Stored:
+async def _stored(database: Database, report: Report) -> DatabaseFacts:
     try:
         document = await documents.stored(database, RULES)
-        return Stored(is_readable=True, rules=None if document is None else documents.read(document))
+        return DatabaseFacts(is_readable=True, rules=None if document is None else documents.read(document))
     except DatabaseError as error:
         if error.transient:
             raise
-        return Stored()  # without the right to read them, which is said already
+        return DatabaseFacts()  # without the right to read them, which is said already
     except HeadgateError as error:
         report.add(_SUBJECT, "rules-unreadable", f"the newest snapshot: {error}")
-        return Stored()
+        return DatabaseFacts()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from headgate.adapters.clock import wall_clock
 from headgate.cli.diagnosis.catalog import Report
-from headgate.cli.diagnosis.database_checks import Stored, check_database
+from headgate.cli.diagnosis.database_checks import DatabaseFacts, check_database
 from headgate.cli.diagnosis.machine_checks import check_files, check_packages, check_ports
 from headgate.cli.diagnosis.peer_checks import check_peers
 from headgate.cli.diagnosis.redis_checks import check_redis
@@ -31,7 +31,7 @@ async def examine(
     check_packages(chosen, report)
     check_ports(chosen, report)
     check_files(chosen, environ, report)
-    stored = Stored()
+    stored = DatabaseFacts()
     has_driver = chosen.database_url is None or find_spec("asyncpg") is not None
     if has_driver:
         stored = await check_database(chosen, clock, report)

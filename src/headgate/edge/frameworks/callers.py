@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from typing import TypeAlias
 
     from headgate.core.request import Request
-    from headgate.dataplane.identity import Call, Identity
+    from headgate.dataplane.identity import Identity, UnauthenticatedCall
     from headgate.dataplane.proxies import Proxies
     from headgate.edge.frameworks.options import Function
 
@@ -49,7 +49,7 @@ class Callers:
         address = self._address(scope)
         return request_by_address(address, scope.get("method", "GET"), path, route)
 
-    def _call(self, scope: Scope, path: str) -> Call:
+    def _call(self, scope: Scope, path: str) -> UnauthenticatedCall:
         return call_of_asgi(scope.get("method", "GET"), path, _peer(scope), scope["headers"], self._api_key_header)
 
     def _address(self, scope: Scope) -> str | None:

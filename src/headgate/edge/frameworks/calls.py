@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from headgate.core.endpoint import MAX_PATH, has_control
 from headgate.core.request import NO_ATTRIBUTES, Request
-from headgate.dataplane.identity import Call
+from headgate.dataplane.identity import UnauthenticatedCall
 from headgate.edge.problems import HttpProblem
 from headgate.errors import InvalidRequest, short_repr
 
@@ -65,7 +65,7 @@ _known_path = lru_cache(_REMEMBERED)(path_of)
 
 def call_of_asgi(
     method: str, path: str, peer: str | None, headers: Iterable[tuple[bytes, bytes]], api_key_header: bytes
-) -> Call:
+) -> UnauthenticatedCall:
     """The call in an ASGI scope. All lines of a forwarding header count, in their order."""
     forwarded_for = forwarded = authorization = api_key = None
     for name, value in headers:
@@ -77,19 +77,19 @@ def call_of_asgi(
             authorization = authorization or value
         elif name == api_key_header:
             api_key = api_key or value
-    return Call(
+    return UnauthenticatedCall(
         method, path, peer, _text(forwarded_for), _text(forwarded), _first(_text(authorization)), _first(_text(api_key))
     )
 
 
-def call_of_wsgi(environ: Mapping[str, object], path: str, api_key_header: str) -> Call:
+def call_of_wsgi(environ: Mapping[str, object], path: str, api_key_header: str) -> UnauthenticatedCall:
     """The call in a WSGI environment; the server has joined the lines of each header."""
 
     def header(name: str) -> str | None:
         value = environ.get(name)
         return value if isinstance(value, str) else None
 
-    return Call(
+    return UnauthenticatedCall(
         str(environ.get("REQUEST_METHOD", "")),
         path,
         str(environ.get("REMOTE_ADDR", "")),
@@ -118,7 +118,7 @@ def request_by_address(address: str | None, method: str, path: str, route: str |
     return _new(Request, (None, None, None, address, None, method, path, NO_ATTRIBUTES, route, None, None, False))
 
 
-def described(who: Who, call: Call, address: str | None, route: str | None) -> Request:
+def described(who: Who, call: UnauthenticatedCall, address: str | None, route: str | None) -> Request:
     """The request for a call, from the result of an `identify` function."""
     if who is None or isinstance(who, str):
         return Request(user=who, ip=address, method=call.method, path=call.path, route=route)

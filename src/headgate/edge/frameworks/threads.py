@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from typing import TypeAlias
 
     from headgate.core.verdict import Verdict
-    from headgate.dataplane.identity import Call
+    from headgate.dataplane.identity import UnauthenticatedCall
     from headgate.dataplane.proxies import Proxies
     from headgate.edge.frameworks.gate import Answer, Gate
     from headgate.edge.frameworks.options import Setup
@@ -55,7 +55,7 @@ class BlockingIdentity:
         self._has_records = has_records
         self._behind: BackgroundLoop[_Started] = BackgroundLoop(lambda: _Started(make()))
 
-    async def identify_call(self, call: Call) -> Request:
+    async def identify_call(self, call: UnauthenticatedCall) -> Request:
         """See `Identity.identify_call`. The first call in a process waits until it has started."""
         background = self._behind.running()
         if background.resident.is_ready and call.authorization is None and call.api_key is None:
@@ -82,7 +82,7 @@ class _Started:
         self._starting: asyncio.Task[None] | None = None
         self.is_ready = False
 
-    async def identify_call(self, call: Call) -> Request:
+    async def identify_call(self, call: UnauthenticatedCall) -> Request:
         await self._start()
         return await self._identity.identify_call(call)
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qs
 
 from headgate.core.endpoint import MAX_PATH, is_too_long
-from headgate.dataplane.identity import Call
+from headgate.dataplane.identity import UnauthenticatedCall
 from headgate.edge.problems import HttpProblem
 from headgate.errors import InvalidRequest, short_repr
 
@@ -41,7 +41,7 @@ def read_mode(head: Head) -> str | None:
     return _mode(head.query)
 
 
-def read_call(received: HttpRequest, api_key_header: str, mode: str | None) -> Call:
+def read_call(received: HttpRequest, api_key_header: str, mode: str | None) -> UnauthenticatedCall:
     """Read the call that a gateway forwards; `InvalidRequest` if it says two things at once."""
     head = received.head
     below = head.path.removeprefix(PATH)
@@ -49,7 +49,7 @@ def read_call(received: HttpRequest, api_key_header: str, mode: str | None) -> C
     if path is not None and is_too_long(path):
         sentence = f"the path of the call has more than {MAX_PATH} characters"
         raise HttpProblem(HTTPStatus.REQUEST_URI_TOO_LONG, sentence)
-    return Call(
+    return UnauthenticatedCall(
         method or head.method,
         path or "/",
         received.client,

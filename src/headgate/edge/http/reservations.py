@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from headgate.core.calendar import Bounds
+from headgate.core.calendar import WindowBounds
 from headgate.core.decision import Hit, Receipt
 from headgate.core.failure_policy import FailurePolicy, OnStoreError
 from headgate.core.limit import Unlimited, parse_limit
@@ -164,7 +164,7 @@ def _written(charge: Charge) -> _Charge:
 def _read(written: _Charge) -> Charge:
     limit = parse_limit(written.limit)
     assert not isinstance(limit, Unlimited)  # noqa: S101 (it was taken from, and the signature is ours)
-    bounds = None if written.bounds is None else Bounds(*written.bounds)
+    bounds = None if written.bounds is None else WindowBounds(*written.bounds)
     meter = Meter(limit, written.algorithm, written.max_delay, bounds)
     failure_policy = None if written.on_error is None else FailurePolicy(written.on_error, written.replicas)
     hit = Hit(written.key, meter, written.cost, written.holder, failure_policy=failure_policy)

@@ -35,7 +35,7 @@ _SECONDS_TO_FOLLOW: Final = 5.0
 """A process that does not have rules this long after they were published is behind."""
 
 
-class Stored:
+class DatabaseReadings:
     """What the database knows: processes, the newest snapshot and violators."""
 
     def __init__(
@@ -84,7 +84,7 @@ class Stored:
 class Overview:
     """Puts the answer together."""
 
-    def __init__(self, rates: LiveRates, stored: Stored, wall: Callable[[], Micros]) -> None:
+    def __init__(self, rates: LiveRates, stored: DatabaseReadings, wall: Callable[[], Micros]) -> None:
         """`wall` tells the time."""
         self._rates = rates
         self._stored = stored
