@@ -127,9 +127,9 @@ def test_what_is_made_up_in_a_minute_makes_a_bounded_number_of_rows(
             sizes.append(await _size(database))
             rows.append(await _rows(database))
             spooled.append(river.spooled)
-        bounds, share = RowBounds(), EventBudget()
+        bounds, budget = RowBounds(), EventBudget()
         assert rows[1]["metrics"] <= bounds.series + len(RULES) + 1 + bounds.users
-        assert rows[1]["events"] <= 2 * 2 * share.overall  # two minutes, by its own clock, of few digits more
+        assert rows[1]["events"] <= 2 * 2 * budget.overall  # two minutes, by its own clock, of few digits more
         assert rows[1]["users"] == 0
         assert rows[1]["metrics"] - rows[0]["metrics"] <= rows[0]["metrics"] / 20
         assert sizes[1] - at_first < 2 * 2 * CALLS * 1_000

@@ -367,7 +367,7 @@ def test_without_events_there_are_only_counts() -> None:
 
 def test_when_events_are_not_taken_the_oldest_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
     """The memory is bounded, and what was pushed out is counted exactly."""
-    monkeypatch.setattr(recorders, "_MADE_TOGETHER", 1)
+    monkeypatch.setattr(recorders, "_MAKE_AT_ONCE", 1)
     scene = Scene(most_events=3)
     for number in range(5):
         scene.check(user=f"user-{number}")
