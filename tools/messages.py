@@ -156,7 +156,7 @@ class Messages:
         owner, _, name = _callee(call.func).rpartition(".")
         if owner == "log" and name in _LEVELS:
             arguments = call.args[1:] if name == "log" else call.args
-            for text in self._texts(module, function, arguments[0]):
+            for text in self._strings(module, function, arguments[0], 4):
                 values = [self._part(module, each) for each in arguments[1:]]
                 has_traceback = any(keyword.arg == "exc_info" for keyword in call.keywords)
                 level = _LEVELS[name] + _WITH_TRACEBACK * has_traceback
