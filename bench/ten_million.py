@@ -39,7 +39,7 @@ from headgate.adapters.embedded import open_database
 from headgate.adapters.postgres import migrate
 from headgate.adapters.zones import zone
 from headgate.controlplane.users import Users
-from headgate.simulate.zipf import Zipf
+from headgate.simulate.topology.population import Zipf
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -10,9 +10,8 @@ from headgate.core.units import SECOND
 from headgate.errors import InvalidRequest
 from headgate.simulate.topology.counter_run import CounterResult, run_counter
 from headgate.simulate.topology.deployment import REGIONAL, Deployment, Mode
-from headgate.simulate.topology.layers import run_deployment
+from headgate.simulate.topology.layers import is_rare, rare_result, run_deployment
 from headgate.simulate.topology.population import SimulatedCounter, strata
-from headgate.simulate.topology.rare import is_rare, rare_result
 from headgate.simulate.topology.report import report
 from headgate.simulate.topology.tally import Tally, longer, percentile, share_of
 from headgate.simulate.topology.virtual_time import VirtualLoop

@@ -60,7 +60,7 @@ class AdminParts:
     sessions: Sessions = field(default_factory=Sessions)
     shared: SharedAnswers = field(default_factory=SharedAnswers)
     """What viewers of the same page ask for at the same time."""
-    draft_turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+    draft_lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Held while a draft is converted: one at a time, so that viewers cannot take the processor from decisions."""
     hot: HotCounters | None = None
     """The hottest counters; None if counters are in memory."""

@@ -7,6 +7,10 @@ out: users are refused a little more often here.)
 With the modes for regions each rule has one limit for all regions, and users have theirs in the region they are in,
 with a deny cache. With the other modes each region has limits of its own, in proportion to its traffic; with `shards`
 those of the users are in one piece.
+
+Users in the long tail have so few requests that a simulated one would say nothing about the millions of its kind.
+Nothing has to be simulated there: no request finds a block or a known denial, each is one operation and waits for one
+round trip, and none is refused, because the limit is far above what comes.
 """
 
 from __future__ import annotations
@@ -16,22 +20,29 @@ from collections import defaultdict
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import nullcontext
 from multiprocessing import get_context
-from typing import TYPE_CHECKING, NamedTuple
+from random import Random
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from headgate.simulate.topology.counter_run import run_counter
+from headgate.core.units import SECOND
+from headgate.simulate.topology.counter_run import CounterResult, run_counter
 from headgate.simulate.topology.deployment import REGIONAL, Mode
+from headgate.simulate.topology.network import JITTER
 from headgate.simulate.topology.population import SimulatedCounter, strata
-from headgate.simulate.topology.rare import expected_requests, is_rare, rare_result
-from headgate.simulate.topology.tally import Share, share_of
+from headgate.simulate.topology.tally import Share, Tally, share_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from headgate.simulate.topology.counter_run import CounterResult
     from headgate.simulate.topology.deployment import Deployment
 
     Progress = Callable[[str, int, int], None]
     Results = Sequence[tuple[SimulatedCounter, CounterResult]]
+
+
+_MAX_REQUESTS: Final = 20
+"""Requests in the time that is counted."""
+_BELOW: Final = 4
+_SAMPLES: Final = 500
 
 
 class Layer(NamedTuple):
@@ -144,3 +155,28 @@ def _summed(simulated: Results, rare: Results, deployment: Deployment) -> Layer:
         Share(offered, ideal, admitted, over, under, max(share.worst_over for share in shares)),
         dict(waits),
     )
+
+
+def is_rare(counter: SimulatedCounter, deployment: Deployment) -> bool:
+    """Whether a counter of a user, in its region, belongs to the tail."""
+    requests = expected_requests(counter, deployment)
+    return requests < _MAX_REQUESTS and _BELOW * requests <= counter.limit
+
+
+def expected_requests(counter: SimulatedCounter, deployment: Deployment) -> float:
+    """How many come on average in the time that is counted."""
+    return sum(counter.rates.values()) * deployment.window * deployment.windows
+
+
+def rare_result(counter: SimulatedCounter, deployment: Deployment) -> CounterResult:
+    """What is seen of one such counter, on average."""
+    rate = sum(counter.rates.values())
+    tally = Tally(0, deployment.window * SECOND)
+    for number in range(1, 1 + deployment.windows):
+        tally.offered[number] = tally.admitted[number] = rate * deployment.window
+    random = Random(deployment.seed)  # noqa: S311 (a simulation)
+    each = rate * deployment.window * deployment.windows / _SAMPLES
+    for _ in range(_SAMPLES):
+        tail = sum(random.expovariate(1 / JITTER) for _ in range(2))
+        tally.add_wait(each, deployment.round_trip * (1 + tail / 2))
+    return CounterResult(tally, rate, rate)

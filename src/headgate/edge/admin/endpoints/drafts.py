@@ -58,7 +58,7 @@ async def read_draft(parts: Parts, body: DraftBody) -> dict[str, Any]:
         raise InvalidFields([Problem((), "send either `yaml` or `data`")])
     if body.data is not None and len(json.dumps(body.data, ensure_ascii=False)) > _MAX_TEXT:
         raise InvalidFields([Problem(("data",), f"a draft has at most {_MAX_TEXT:,} characters")])
-    async with parts.draft_turn:
+    async with parts.draft_lock:
         return await _both_forms(parts, body.data, body.yaml)
 
 

@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from headgate.simulate.zipf import Zipf
+from headgate.simulate.topology.population import Zipf
 
 
 @pytest.mark.parametrize("skew", [0.0, 0.5, 1.0, 1.2])
