@@ -49,6 +49,14 @@ def test_what_applies_is_told_with_what_is_left(capsys: pytest.CaptureFixture[st
     assert "watched only; 5/minute, 4 left" in out
 
 
+def test_what_other_servers_take_the_path_for_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    """A path that can be read in two ways is shown with the other one."""
+    out = printed(capsys, Request(path="/files/..%2Fx"))
+    assert "for /x on tier free" in out
+    assert "other servers read the path as " in out
+    assert "/files/../x" in out
+
+
 def test_a_denial_says_when_there_is_enough(capsys: pytest.CaptureFixture[str]) -> None:
     """What stands in the way is told with the wait; what can never pass is told as such."""
     out = printed(capsys, Request(user="u1"), checks=2)

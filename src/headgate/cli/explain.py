@@ -63,6 +63,8 @@ def print_explanation(answer: dict[str, Any]) -> None:
     out = console()
     print_line(headline(answer["verdict"]))
     print_line(Styled(f"for {printable(_request(answer['request']))}, by snapshot {answer['snapshot']}", "dim"))
+    if others := answer["request"].get("also_read_as"):  # services of earlier versions send none
+        print_line(Styled(f"other servers read the path as {printable(' or '.join(others))}", "dim"))
     for note in answer.get("notes", ()):  # services of earlier versions send none
         print_line(Styled(f"note: {note}", "yellow"))
     block = answer["block"]

@@ -1,12 +1,13 @@
 """Endpoint patterns: ``/api/search`` (exact), ``/users/{id}/posts`` (template), ``/api/v1/*`` (prefix).
 
-Request paths: one spelling each, so that no spelling reaches a resource around its rule.
+Request paths: one spelling each, so that no spelling reaches a resource around its rule. What servers read in
+different ways has several readings, and the rules of each apply.
 """
 
 from __future__ import annotations
 
 import re
-from enum import IntEnum
+from enum import IntEnum, auto
 from string import hexdigits
 from typing import Final, NamedTuple
 from urllib.parse import unquote
@@ -22,10 +23,16 @@ _CHARACTERS: Final = {
     for second in hexdigits
 }
 """By what follows a per cent sign; bytes beyond ASCII as surrogates."""
-_PLAIN: Final = re.compile(r"(?:/[A-Za-z0-9_~!$&'()*+,;=:@-]+)+")
+_PLAIN: Final = re.compile(r"(?:/(?!\.\.?(?:[/;]|$))[A-Za-z0-9_.~!$&'()*+,;=:@-]+)+")
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _MAYBE_CONTROL: Final = re.compile(r"[%\x00-\x1f\x7f-\x9f]")
 _PARAMETERS: Final = re.compile(r";[^/]*")
+_ENCODED_SLASH: Final = re.compile(r"%2[Ff]")
+_AMBIGUOUS: Final = re.compile(r"[\\#]|%(?:2[Ff]|5[Cc])|(?:^|/)(?:\.|%2[Ee]){1,2}(?:$|[/;]|%3[Bb])")
+"""In a path without its query: what a server may take as a part of a segment, or as something that ends one."""
+_DOTS: Final = re.compile(r"(?:^|/)\.\.?(?:$|[/;])")
+_SLASH: Final = "\0"
+"""Stands for an encoded slash while the rest is decoded. Control characters were refused before."""
 
 
 def normalise_path(path: str, *, strip_parameters: bool = False) -> str:
@@ -37,37 +44,88 @@ def normalise_path(path: str, *, strip_parameters: bool = False) -> str:
     is what follows a ``;``, unless `strip_parameters` says otherwise. Raises `InvalidRequest`
     with the sentence of `path_problem`, if there is one.
     """
+    return Spelling(strip_parameters=strip_parameters).of_path(path)
+
+
+class Dots(IntEnum):
+    """What a server makes of dot segments."""
+
+    RESOLVED = auto()
+    RESOLVED_FIRST = auto()
+    """Before double slashes are merged, so that ``/a//../b`` is ``/a/b`` (RFC 3986, section 5.2.4), not ``/b``."""
+    KEPT = auto()
+    """Nothing: ``..`` is a segment like any other, as in most frameworks."""
+
+
+class Reading(NamedTuple):
+    """A path as one kind of server reads it: decoded, with the slashes that separate its segments."""
+
+    path: str
+    dots: Dots = Dots.RESOLVED
+    is_normal: bool = False
+    """Whether its segments have nothing to resolve."""
+
+
+_RESOLVED: Final = Dots.RESOLVED
+_new = tuple.__new__  # half the time of Reading(...)
+
+
+def readings(path: str) -> tuple[Reading, ...]:
+    """In which ways servers read a path; the first is that of `normalise_path`. Raises `InvalidRequest` as that does.
+
+    A gateway passes ``/files/..%2Fx`` on as it came. To one back end that is ``/x``, to another something below
+    ``/files``; and ``/items/a%5Cb`` is one item, or something below it. If only one of these counted, the other
+    would be a way around its rule.
+    """
     if is_too_long(path):
         raise InvalidRequest(_TOO_LONG)
-    if _PLAIN.fullmatch(path) and not (strip_parameters and ";" in path):
-        return path
-    path = _decoded(path)
-    if _CONTROL.search(path):
+    if _PLAIN.fullmatch(path):
+        return (_new(Reading, (path, _RESOLVED, True)),)
+    sent = _without_query(path)
+    decoded = percent_decoded(sent.partition("#")[0], "surrogateescape")
+    if _CONTROL.search(decoded):
         raise InvalidRequest(_HAS_CONTROL)
-    if strip_parameters:  # before dot segments: servers that have parameters take "..;x" for ".."
-        path = _PARAMETERS.sub("", path)
-    return _resolved(path)
+    first = Reading(decoded.replace("\\", "/"))
+    if not _AMBIGUOUS.search(sent):
+        return (first,)
+    found = [first]
+    for text in dict.fromkeys((sent.partition("#")[0], sent)):
+        marked = percent_decoded(_ENCODED_SLASH.sub(_SLASH, text), "surrogateescape")
+        for decoded in dict.fromkeys((marked.replace(_SLASH, "/"), marked.replace(_SLASH, "%2F"))):
+            found += [Reading(decoded, dots) for dots in _ways_with_dots(decoded)]
+            found.append(Reading(decoded.replace("\\", "/")))  # where a backslash separates, dots are resolved
+    return tuple(dict.fromkeys(found))
 
 
-def _resolved(path: str) -> str:
-    """A decoded path without dot segments, double and trailing slashes."""
+def _ways_with_dots(decoded: str) -> tuple[Dots, ...]:
+    if not _DOTS.search(decoded):
+        return (Dots.RESOLVED,)
+    return tuple(Dots) if "//" in decoded else (Dots.RESOLVED, Dots.KEPT)
+
+
+def _resolved(path: str, dots: Dots = Dots.RESOLVED) -> str:
+    """A decoded path without double and trailing slashes, and without dot segments unless they are kept."""
     segments: list[str] = []
     for segment in path.split("/"):
-        if segment == "..":
+        if segment == ".." and dots is not Dots.KEPT:
             if segments:
                 segments.pop()
-        elif segment not in {"", "."}:
+        elif (segment or (dots is Dots.RESOLVED_FIRST and segments)) and (segment != "." or dots is Dots.KEPT):
             segments.append(segment)
-    return "/" + "/".join(segments)
+    return "/" + "/".join(segments if dots is not Dots.RESOLVED_FIRST else filter(None, segments))
 
 
 def _decoded(path: str) -> str:
-    """A path as it was sent, without scheme, host, query and percent-encoding."""
+    """A path as it was sent, without scheme, host, query, fragment and percent-encoding."""
+    # Bytes that are not UTF-8 stay marked from each other, as lone surrogates.
+    return percent_decoded(_without_query(path).partition("#")[0], "surrogateescape")
+
+
+def _without_query(path: str) -> str:
+    """A path as it was sent, without scheme, host and query."""
     if found := _ABSOLUTE_FORM.match(path):
         path = path[found.end() :]
-    path = path.partition("?")[0].partition("#")[0]
-    # Bytes that are not UTF-8 stay apart from each other, as lone surrogates.
-    return percent_decoded(path, "surrogateescape").replace("\\", "/")
+    return path.partition("?")[0]
 
 
 _TOO_LONG: Final = f"a path has at most {MAX_PATH} characters"
@@ -101,8 +159,16 @@ class Spelling(NamedTuple):
 
     def of_path(self, path: str) -> str:
         """A path, normalised, in the spelling that it is compared in."""
-        normal = normalise_path(path, strip_parameters=self.strip_parameters)
-        return normal if self.case_sensitive else normal.casefold()
+        return self.of_reading(readings(path)[0])
+
+    def of_reading(self, reading: Reading) -> str:
+        """A path as one kind of server reads it, normalised, in the spelling that it is compared in."""
+        path, dots, is_normal = reading
+        if self.strip_parameters and ";" in path:  # before dot segments: servers that have them take "..;x" for ".."
+            path, is_normal = _PARAMETERS.sub("", path), False
+        if not is_normal:
+            path = _resolved(path, dots)
+        return path if self.case_sensitive else path.casefold()
 
     def of_pattern(self, pattern: str) -> str:
         """A canonical pattern in the same spelling."""
@@ -195,7 +261,7 @@ def canonical(pattern: str) -> str:
     if pattern in {"*", "/*"}:
         return "/*"
     prefix = pattern.endswith("/*")
-    path = _resolved(_decoded(pattern.removesuffix("/*") if prefix else pattern))
+    path = _resolved(_decoded(pattern.removesuffix("/*") if prefix else pattern).replace("\\", "/"))
     return f"{path.rstrip('/')}/*" if prefix else path
 
 

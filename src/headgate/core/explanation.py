@@ -7,7 +7,7 @@ test proves that the winners are those of `Snapshot.plan`. Of those that lost, o
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from heapq import nsmallest
 from itertools import accumulate
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 MAX_LOST: Final = 200
 """How many of the rules that lost are listed, the closest first."""
 _GATES: Final = ""
+_GATE_SLOT: Final = (_GATES, False)
+_OTHER_READING: Final = "servers read the path in several ways, and here another one decides"
 
 
 class LimitOrigin(StrEnum):
@@ -110,6 +112,8 @@ class Explanation:
     other_gates: tuple[Lost, ...]
     left_out: int
     """How many more rules lost."""
+    other_paths: tuple[str, ...] = ()
+    """What the path is to servers that read it in another way."""
 
     def as_dict(self, decisions: Callable[[str], Decision | None] = lambda _: None) -> dict[str, Any]:
         """For JSON; `decisions` says by a counter's key how it stands, where that is known."""
@@ -118,31 +122,37 @@ class Explanation:
         gates += [_gate(lost.rule, lost.why, decides=False) for lost in self.other_gates]
         return {
             "snapshot": self.plan.snapshot,
-            "request": self.request_view.as_dict(),
+            "request": self.request_view.as_dict() | self._other_readings(),
             "gates": gates,
             "layers": [layer.as_dict(decisions) for layer in self.layers],
             "left_out": self.left_out,
         }
 
+    def _other_readings(self) -> dict[str, list[str]]:
+        return {"also_read_as": list(self.other_paths)} if self.other_paths else {}
+
 
 def explain(snapshot: Snapshot, request: Request, cost: int | None = None) -> Explanation:
     """Explain what `snapshot.plan` answers for the same request and cost."""
     plan = snapshot.plan(request, cost)
-    request_view = RequestView.of(request, snapshot.rule_set)
+    request_view, *other_views = RequestView.all_of(request, snapshot.rule_set)
     rules = snapshot.rule_set.rules
     unmet_of = [unmet(rule, request_view) for rule in rules]
     fits = [RuleFit.of(rule, request_view) for rule, many in zip(rules, unmet_of, strict=True) if not many]
     best = _best(fits)
     layers: dict[str, Layer] = {}
-    for fit in best.values():
-        if plan.gate is None and not fit.rule.is_gate:
-            _put(layers, fit, _applied(fit, snapshot, request, request_view, plan))
-    won = {fit.rule.name for fit in best.values()}
-    # Where a gate decides, no layer is evaluated.
+    won = set() if plan.gate is None else {plan.gate.name}
+    more: list[Layer] = []
+    for view, bests in [(request_view, best), *((view, _best(_fits(rules, view))) for view in other_views)]:
+        if plan.gate is None and _GATE_SLOT not in bests:  # where a gate decides, no layer is evaluated
+            for fit in bests.values():
+                if fit.rule.name not in won:
+                    won.add(fit.rule.name)
+                    _put(layers, more, fit, _applied(fit, snapshot, request, view, plan))
     lost = [
         index
         for index, (rule, many) in enumerate(zip(rules, unmet_of, strict=True))
-        if (plan.gate is None or rule.is_gate) and (many or rule.name not in won)
+        if (plan.gate is None or rule.is_gate) and rule.name not in won
     ]
     near = _nearest([unmet_of[index] for index in lost])
     ranked = (
@@ -150,7 +160,13 @@ def explain(snapshot: Snapshot, request: Request, cost: int | None = None) -> Ex
     )
     closest = [RuleFit.of(rules[index], request_view) for *_, index in nsmallest(MAX_LOST, ranked)]
     listed = [Lost(fit.rule, _why(fit, best)) for fit in closest]
-    return _explanation(plan, request_view, layers, listed, len(lost) - len(listed))
+    explanation = _explanation(plan, request_view, layers, listed, len(lost) - len(listed))
+    other_paths = dict.fromkeys(view.path for view in other_views if view.path != request_view.path)
+    return replace(explanation, layers=(*explanation.layers, *more), other_paths=tuple(other_paths))
+
+
+def _fits(rules: Iterable[Rule], request_view: RequestView) -> list[RuleFit]:
+    return [RuleFit.of(rule, request_view) for rule in rules if not unmet(rule, request_view)]
 
 
 def _nearest(unmet_of_lost: Sequence[int]) -> int:
@@ -162,7 +178,10 @@ def _nearest(unmet_of_lost: Sequence[int]) -> int:
 
 
 def _why(fit: RuleFit, best: Mapping[tuple[str, bool], RuleFit]) -> str:
-    return "; ".join(fit.mismatches) or outranked(fit, best[_slot(fit.rule)])
+    if fit.mismatches:
+        return "; ".join(fit.mismatches)
+    winner = best[_slot(fit.rule)]
+    return _OTHER_READING if winner.rule is fit.rule else outranked(fit, winner)
 
 
 def _explanation(
@@ -194,16 +213,20 @@ def _best(fits: Iterable[RuleFit]) -> dict[tuple[str, bool], RuleFit]:
 
 
 def _slot(rule: Rule) -> tuple[str, bool]:
-    return (_GATES, False) if rule.is_gate else (_layer(rule), rule.action is Action.LOG)
+    return _GATE_SLOT if rule.is_gate else (_layer(rule), rule.action is Action.LOG)
 
 
 def _layer(rule: Rule) -> str:
     return rule.layer or default_layer(rule.per, rule.match)
 
 
-def _put(layers: dict[str, Layer], fit: RuleFit, applied: AppliedRule) -> None:
+def _put(layers: dict[str, Layer], more: list[Layer], fit: RuleFit, applied: AppliedRule) -> None:
+    """Enter a rule that applies; a second one of its layer, by another reading of the path, has an entry of its own."""
     name = _layer(fit.rule)
     layer = layers.setdefault(name, Layer(name))
+    if (layer.watched if fit.rule.action is Action.LOG else layer.winner) is not None:
+        layer = Layer(name)
+        more.append(layer)
     if fit.rule.action is Action.LOG:
         layer.watched = applied
     else:

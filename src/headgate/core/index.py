@@ -190,7 +190,7 @@ class _Segment:
 
 
 class PathIndex:
-    """The first dimension: from a path as it was given to the trees of all patterns that match it."""
+    """The first dimension: from a path to the trees of all patterns that match it."""
 
     def __init__(self, candidates: Sequence[Candidate]) -> None:
         """Sort the candidates by the spelling that their paths are compared in."""
@@ -199,9 +199,9 @@ class PathIndex:
             groups.setdefault(candidate.match.spelling, []).append(candidate)
         self._by_spelling = [(spelling, _PathTrie(group, spelling)) for spelling, group in groups.items()]
 
-    def trees(self, path: str) -> tuple[Node, ...]:
-        """The trees of all patterns that match a path; `InvalidRequest` if it cannot be matched."""
-        return tuple(tree for spelling, trie in self._by_spelling for tree in trie.trees(spelling.of_path(path)))
+    def trees(self, reading: endpoint.Reading) -> tuple[Node, ...]:
+        """The trees of all patterns that match a path, as one kind of server reads it."""
+        return tuple(tree for spelling, trie in self._by_spelling for tree in trie.trees(spelling.of_reading(reading)))
 
 
 class _PathTrie:

@@ -4,6 +4,9 @@ Of each layer exactly one rule applies, the best match: lowest priority, then th
 specific endpoint (exact, template, longer prefix, any), then more conditions, then the
 name. Beside it a layer may have one `log` rule, which is only watched. `allow` and
 `block` rules belong to no layer and are evaluated first.
+
+A path that servers read in several ways gets the rules of each reading, is blocked if one
+reading is, and exempt only if all are.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from headgate.core.address import Address, parse_address
 from headgate.core.binding import Bound, BoundRule, CompiledRule, KeyPart, method_of
+from headgate.core.endpoint import readings
 from headgate.core.index import Candidate, Leaf, Node, PathIndex
 from headgate.core.meter import Calendars, check_cost
 from headgate.core.request import method_problem
@@ -72,6 +76,8 @@ class _Kind(NamedTuple):
     winners: _Winners
     alike: object | None = None
     """See `Plan`. Only what is remembered has it."""
+    readings: tuple[_Kind, ...] = ()
+    """What is known of each reading of the path, if these differ."""
 
 
 class Snapshot:
@@ -144,6 +150,8 @@ class Snapshot:
         )
 
     def _winners_for(self, kind: _Kind, request: Request, address: Address | None) -> _Winners:
+        if kind.readings:
+            return _union([self._winners_for(reading, request, address) for reading in kind.readings])
         leaves: list[Leaf] = []
         for node in kind.asking:
             node.look(request.attributes, address, leaves)
@@ -156,16 +164,25 @@ class Snapshot:
             raise InvalidRequest(wrong)
         can_be_remembered = len(path) + len(method) + len(tier or "") <= _MAX_REMEMBERED_LENGTH
         tier = self.rule_set.tier_of(tier)
-        settled = (self._index.trees(path), method, tier)
+        ways = readings(path)
+        trees = self._index.trees(ways[0])
+        kind = self._settled_kind((trees, method, tier), can_be_remembered)
+        if len(ways) > 1:
+            found = dict.fromkeys((trees, *(self._index.trees(reading) for reading in ways[1:])))
+            if len(found) > 1:
+                kind = _of_readings([self._settled_kind((each, method, tier), can_be_remembered) for each in found])
+        if can_be_remembered:
+            if not kind.asking and not any(bound_rule.has_exceptions for bound_rule in kind.winners.rules):
+                kind = kind._replace(alike=object())
+            self._remember(self._kinds, (request.path, request.method, request.tier), kind)
+        return kind
+
+    def _settled_kind(self, settled: tuple[tuple[Node, ...], str, str | None], can_be_remembered: bool) -> _Kind:  # noqa: FBT001 (half the time)
         kind = self._settled.get(settled)
         if kind is None:
             kind = self._settle(*settled)
             if can_be_remembered:
                 self._remember(self._settled, settled, kind)
-        if can_be_remembered:
-            if not kind.asking and not any(bound_rule.has_exceptions for bound_rule in kind.winners.rules):
-                kind = kind._replace(alike=object())
-            self._remember(self._kinds, (request.path, request.method, request.tier), kind)
         return kind
 
     def _settle(self, trees: tuple[Node, ...], method: str, tier: str | None) -> _Kind:
@@ -209,6 +226,25 @@ class Snapshot:
         if len(known) >= self._most:
             known.clear()
         known[name] = value
+
+
+def _of_readings(kinds: list[_Kind]) -> _Kind:
+    """What is known of a path that has several readings."""
+    asking = tuple(node for kind in kinds for node in kind.asking)
+    return _Kind(kinds[0].tier, [], asking, _union([kind.winners for kind in kinds]), None, tuple(kinds))
+
+
+def _union(winners: list[_Winners]) -> _Winners:
+    """The rules of all readings of a path. One that is read as an exempt path, and as another one, is not exempt."""
+    for each in winners:
+        if each.gate is not None and each.gate.action is Action.BLOCK:
+            return each
+    limited = [each for each in winners if each.gate is None]
+    if not limited:
+        return winners[0]
+    rules = {bound_rule.rule.name: bound_rule for each in reversed(limited) for bound_rule in reversed(each.rules)}
+    template = next((each.template for each in limited if each.template is not None), None)
+    return _Winners(None, tuple(reversed(rules.values())), template)
 
 
 def _is_template(pattern: str) -> bool:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from headgate.core import endpoint
 from headgate.core.address import parse_address
 from headgate.core.binding import method_of
-from headgate.core.endpoint import normalise_path
+from headgate.core.endpoint import Reading, readings
 from headgate.core.rule import ANY_PATH, rank
 from headgate.errors import short_repr
 
@@ -30,8 +30,8 @@ class RequestView:
     method: str
     path: str
     """In its one spelling."""
-    given_path: str
-    """As it was given, for rules that compare it in another spelling."""
+    reading: Reading
+    """How a server reads it, for rules that compare it in another spelling."""
     tier: str | None
     """The one it counts as."""
     ip: str | None
@@ -39,17 +39,15 @@ class RequestView:
     attributes: Mapping[str, str]
 
     @classmethod
-    def of(cls, request: Request, rule_set: RuleSet) -> RequestView:
-        """Bring a request into the shape that conditions are compared with."""
-        return cls(
-            method_of(request),
-            normalise_path(request.path or "/"),
-            request.path or "/",
-            rule_set.tier_of(request.tier),
-            request.ip,
-            parse_address(request.ip) if request.ip else None,
-            request.attributes,
-        )
+    def all_of(cls, request: Request, rule_set: RuleSet) -> list[RequestView]:
+        """Bring a request into the shape that conditions are compared with, once for each reading of its path."""
+        tier = rule_set.tier_of(request.tier)
+        address = parse_address(request.ip) if request.ip else None
+        rest = (tier, request.ip, address, request.attributes)
+        return [
+            cls(method_of(request), endpoint.PLAIN.of_reading(reading), reading, *rest)
+            for reading in readings(request.path or "/")
+        ]
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -100,7 +98,7 @@ def _is_at(pattern: str, match: Match, request_view: RequestView) -> bool:
 def _path(match: Match, request_view: RequestView) -> str:
     """The path, in the spelling that a rule compares it in."""
     spelling = match.spelling
-    return request_view.path if spelling == endpoint.PLAIN else spelling.of_path(request_view.given_path)
+    return request_view.path if spelling == endpoint.PLAIN else spelling.of_reading(request_view.reading)
 
 
 _Unmet: TypeAlias = tuple[str, str | None, "Sequence[str | Network]"]
