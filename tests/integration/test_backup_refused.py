@@ -136,7 +136,7 @@ def _with_file(**fields: Any) -> Callable[[Path], object]:  # noqa: ANN401 (of `
         (_with_file(count=77), "tiers has 2 rows instead of 77"),
         (
             lambda folder: _change_table(folder, "users", lambda text: text + b"unknown\n"),
-            "users: the database does",
+            "users: the database rejects the values",
         ),
         (lambda folder: _change_table(folder, "tiers", lambda text: text, text=1), "tiers.copy.gz is damaged"),
     ],

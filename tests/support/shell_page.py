@@ -38,6 +38,18 @@ shopt -s expand_aliases
 set -o pipefail
 services=()
 curl() { command curl --fail-with-body "$@"; }
+headgate() {  # does what it says: a service of the same page archives soon after its start
+  local errors=$(mktemp) code
+  for _ in $(seq 100); do
+    command headgate "$@" 2>"$errors"
+    code=$?
+    grep -q 'try again when it has finished' "$errors" || break
+    sleep 0.2
+  done
+  cat "$errors" >&2
+  rm "$errors"
+  return $code
+}
 stop() { kill "${services[@]}"; wait; services=(); } 2>/dev/null
 trap stop EXIT
 started() {  # shows what a service says until it is ready, and reads on, so that it never waits for a reader

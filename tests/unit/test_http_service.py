@@ -85,7 +85,7 @@ def test_readiness_is_what_the_service_says_of_itself() -> None:
     ("failure", "status", "logged"),
     [
         (StoreError("the server is unavailable", transient=True), 503, "no decision: the server is unavailable"),
-        (ZeroDivisionError("a bug"), 500, "POST '/v1/check' failed"),
+        (ZeroDivisionError("a bug"), 500, "HTTP request failed: POST '/v1/check'"),
     ],
 )
 def test_what_breaks_inside_is_logged_and_not_told(
