@@ -104,6 +104,17 @@ def test_envoys_failure_mode_holds_while_the_store_is_unavailable(
         assert client.get("/").status_code == 500
 
 
+@BOTH
+def test_an_encoded_slash_is_no_way_around_a_rule(
+    start: Start, rules: Path, tmp_path: Path, upstream: Upstream, config: str
+) -> None:
+    """Envoy passes one on as it came, and to many applications it is a part of its segment."""
+    rules.write_text(TWO_A_DAY.replace("name: two,", "name: two, match: {endpoints: ['/search/{term}']},"))
+    service = start("--rules", str(rules))
+    with envoy(tmp_path, config, ports_of(service, upstream)) as client:
+        assert [client.get(f"/search/a%2F{word}").status_code for word in "bcd"] == [200, 200, 429]
+
+
 METHOD_ACTION = '- request_headers: { header_name: ":method", descriptor_key: method }\n'
 MORE_ACTIONS = """- request_headers: { header_name: x-user, descriptor_key: note, skip_if_absent: true }
                             - request_headers: { header_name: x-real-ip, descriptor_key: ip, skip_if_absent: true }

@@ -44,8 +44,8 @@ def read_mode(head: Head) -> str | None:
 def read_call(received: HttpRequest, api_key_header: str, mode: str | None) -> UnauthenticatedCall:
     """Read the call that a gateway forwards; `InvalidRequest` if it says two things at once."""
     head = received.head
-    below = head.path.removeprefix(PATH)
-    method, path = (None, _as_sent(below)) if below else _original(head, mode)
+    # As it was sent: once decoded, an encoded slash is one that separates.
+    method, path = _original(head, mode) if head.path == PATH else (None, head.raw_path.removeprefix(PATH))
     if path is not None and is_too_long(path):
         sentence = f"the path of the call has more than {MAX_PATH} characters"
         raise HttpProblem(HTTPStatus.REQUEST_URI_TOO_LONG, sentence)
@@ -96,11 +96,6 @@ def _parameters(query: str) -> dict[str, list[str]]:
         sentence = f"the query has at most {_MAX_QUERY} characters here"
         raise HttpProblem(HTTPStatus.REQUEST_URI_TOO_LONG, sentence)
     return parse_qs(query, keep_blank_values=True)
-
-
-def _as_sent(path: str) -> str:
-    """A path that was decoded once, so that decoding it again leaves it as it is."""
-    return path.replace("%", "%25").replace("?", "%3F").replace("#", "%23")
 
 
 def _only(head: Head, name: str) -> str | None:

@@ -66,13 +66,32 @@ _DEFAULT_LIMITS: Final = HeadLimits()
 class Head:
     """The request line and headers of a request. It never changes; equal heads may share one object."""
 
-    __slots__ = ("expects_continue", "is_keep_alive", "keeps_open", "length", "lines", "method", "path", "query")
+    __slots__ = (
+        "expects_continue",
+        "is_keep_alive",
+        "keeps_open",
+        "length",
+        "lines",
+        "method",
+        "path",
+        "query",
+        "raw_path",
+    )
 
-    def __init__(self, method: str, path: str, query: str = "", lines: Sequence[tuple[str, str]] = ()) -> None:
-        """`lines` are the headers in their order, with names in lower case."""
+    def __init__(
+        self,
+        method: str,
+        path: str,
+        query: str = "",
+        lines: Sequence[tuple[str, str]] = (),
+        raw_path: str | None = None,
+    ) -> None:
+        """`lines` are the headers in their order, with names in lower case; without `raw_path` it is `path`."""
         self.method = method
         self.path = path
         """Percent-decoded, without the query."""
+        self.raw_path = path if raw_path is None else raw_path
+        """As it was sent, without the query."""
         self.query = query
         self.lines: dict[str, list[str]] = {}
         for name, value in lines:
@@ -141,7 +160,7 @@ def read_head(raw: bytes, limits: HeadLimits = _DEFAULT_LIMITS, decode_path: Cal
     at = first.end()
     lines = _ascii_headers(raw[at:], limits.headers) or _headers(raw, at, limits.headers)
     path, query = _path_and_query(first[2].decode(), limits)
-    head = Head(first[1].decode(), decode_path(path), query, lines)
+    head = Head(first[1].decode(), decode_path(path), query, lines, path)
     is_old = first[3] == b"0"
     _set_length(head, is_old=is_old)
     hosts = head.get_all("host")
