@@ -16,6 +16,7 @@ from tests.support.s3 import KEYS
 
 from headgate.adapters.object_store import open_object_store
 from headgate.adapters.postgres import Database
+from headgate.backup import table_copies
 from headgate.backup.catalog import find
 from headgate.backup.restorer import restore
 from headgate.backup.table_copies import kept_tables
@@ -132,13 +133,31 @@ def test_only_the_newest_backups_of_a_database_are_kept(postgres: Postgres, on: 
 
 
 def test_every_table_is_kept(postgres: Postgres) -> None:
-    """A backup has all tables of the schema, but for two that it says why it has not."""
+    """A backup has all tables of the schema, but for three that it says why it has not."""
     rows = execute(
         postgres.new_database(),
         """SELECT relname::text FROM pg_class
            WHERE relkind IN ('r', 'p') AND NOT relispartition AND relnamespace = 'public'::regnamespace""",
     )
-    assert {name for (name,) in rows} == {*kept_tables(), "idempotency", "processes", "migrations"}
+    assert {name for (name,) in rows} - {*kept_tables()} == {"idempotency", "jobs", "processes", "migrations"}
+
+
+@pytest.mark.parametrize("has_jobs", [False, True], ids=["made-now", "made-by-an-earlier-build"])
+def test_a_restore_starts_no_daily_job(postgres: Postgres, on: On, *, has_jobs: bool) -> None:
+    """A daily backup is made while its own job runs; restored, no job is taken for one whose service was killed."""
+    url, empty = postgres.new_database(), postgres.new_database()
+    claim = "INSERT INTO jobs (name, began, outcome, host, next_run) VALUES ('backup', now(), 'running', 'a', now())"
+    execute(url, claim)
+    with pytest.MonkeyPatch.context() as patched:
+        if has_jobs:
+            patched.setattr(table_copies, "_EXCLUDED", table_copies._EXCLUDED - {"jobs"})
+        name = _name(on(url, "backup"))
+    execute(url, "UPDATE jobs SET outcome = 'done', ended = now(), next_run = now() + interval '1 day'")
+    before = execute(url, "SELECT * FROM jobs")
+    on(url, "restore", name, "--replace", "--yes")
+    assert execute(url, "SELECT * FROM jobs") == before
+    on(empty, "restore", name)
+    assert execute(empty, "SELECT * FROM jobs") == []
 
 
 def test_s3_is_a_place_too(postgres: Postgres, s3: S3Server, on: On, monkeypatch: pytest.MonkeyPatch) -> None:

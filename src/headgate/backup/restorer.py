@@ -9,7 +9,7 @@ from headgate.adapters.postgres import known
 from headgate.backup import manifest as manifests
 from headgate.backup.manifest import EVENTS
 from headgate.backup.streams import read_stream
-from headgate.backup.table_copies import CONFIGURATION, NEVER_EMPTY, kept_tables, writing
+from headgate.backup.table_copies import CONFIGURATION, KEPT_BEFORE, NEVER_EMPTY, kept_tables, writing
 from headgate.errors import ArchiveError, Conflict, InvalidRequest
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def check_version(manifest: Manifest) -> None:
             f"install headgate {manifest.headgate} or newer"
         )
         raise ArchiveError(msg)
-    if unknown := {file.holds for file in manifest.tables} - set(kept_tables()):
+    if unknown := {file.holds for file in manifest.tables} - KEPT_BEFORE.union(kept_tables()):
         msg = f"the backup {manifest.name} has a table {min(unknown)}, which this headgate does not know"
         raise ArchiveError(msg)
 
@@ -117,8 +117,8 @@ async def _in_use(writer: TableWriter) -> bool:
 
 async def _load(writer: TableWriter, store: ObjectStore, manifest: Manifest, progress: Progress) -> int:
     total = 0
-    count_bytes = _byte_counter(progress, sum(file.text for file in manifest.tables))
-    files = {file.holds: file for file in manifest.tables}
+    files = {file.holds: file for file in manifest.tables if file.holds not in KEPT_BEFORE}
+    count_bytes = _byte_counter(progress, sum(file.text for file in files.values()))
     for table in [table for table in kept_tables() if table in files]:
         file = files[table]
         await writer.check_columns(table, file.columns)

@@ -32,8 +32,11 @@ if TYPE_CHECKING:
 
     from headgate.adapters.postgres.database import Database
 
-_EXCLUDED: Final = frozenset({"idempotency", "processes"})
-"""Idempotent responses of the last day, which hold secrets of new keys; and the running processes."""
+_EXCLUDED: Final = frozenset({"idempotency", "jobs", "processes"})
+"""Idempotent responses of the last day, which hold secrets of new keys; when daily jobs are due, since a daily backup
+is made while its own job runs, which restored would look cut off; and the running processes."""
+KEPT_BEFORE: Final = frozenset({"jobs"})
+"""Backups made before these tables were excluded have them; a restore leaves them out."""
 CONFIGURATION: Final = frozenset(
     [
         *("tiers", "rules", "users", "overrides", "api_keys", "blocks", "tokens"),
