@@ -22,6 +22,7 @@ from headgate.backup.restorer import restore
 from headgate.backup.table_copies import kept_tables
 from headgate.backup.writer import create
 from headgate.cli.commands import run
+from headgate.errors import ArchiveError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -281,6 +282,51 @@ def test_a_killed_backup_is_none(postgres: Postgres, on: On, place: Path) -> Non
     assert "there is no backup" in on(url, "restore", "latest", code=1)
     _name(on(url, "backup"))
     assert len(json.loads(on(url, "backup", "list", "--json"))) == 1
+
+
+def test_leftovers_of_killed_backups_are_deleted_before_the_next_is_made(
+    postgres: Postgres, on: On, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With `--keep`, so that runs which are killed again and again do not fill the disk; else nothing is deleted."""
+    url = postgres.new_database()
+    left = place / "backups" / "2026-01-01T000000Z-abcd"
+    left.mkdir(parents=True)
+    (left / "users.copy.gz").write_bytes(b"")
+    on(url, "backup")
+    assert left.exists()
+    with monkeypatch.context() as patched:
+        patched.setattr("headgate.backup.writer.create", _fails)
+        assert "no room" in on(url, "backup", "--keep", "5", code=1)
+    assert not left.exists()
+    left.mkdir(parents=True)
+    (left / "users.copy.gz").write_bytes(b"")
+    assert f"deleted  {left.name} (incomplete, of a killed run)\n" in on(url, "backup", "--keep", "5")
+    assert not left.exists()
+
+
+async def _fails(*_: object, **__: object) -> None:
+    raise ArchiveError("no room")  # noqa: EM101, TRY003 (a test's)
+
+
+def test_a_backup_whose_files_were_deleted_meanwhile_is_none(postgres: Postgres, place: Path) -> None:
+    """It fails and gets no manifest, so that it is not listed."""
+    url = postgres.new_database()
+    fill(url, events=20)
+
+    def meanwhile(_rows: int, _total: int) -> None:
+        for file in place.glob("backups/*/*.gz"):
+            file.unlink()
+
+    async def back_up() -> None:
+        database = Database(url)
+        try:
+            await create(database, open_object_store(str(place)), None, meanwhile, version="0")
+        finally:
+            await database.close()
+
+    with pytest.raises(ArchiveError, match=r"is not complete: \w+\.copy\.gz was deleted while others were written"):
+        asyncio.run(back_up())
+    assert not [*place.rglob("*.*")]
 
 
 def test_a_killed_restore_changes_nothing(postgres: Postgres, on: On, place: Path) -> None:

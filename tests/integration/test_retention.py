@@ -18,6 +18,7 @@ from headgate.adapters.postgres import Database
 from headgate.archive import retention as maintenance
 from headgate.archive import schedule
 from headgate.archive.retention import Retention
+from headgate.core.units import DAY
 from headgate.errors import DatabaseError
 from headgate.settings import Settings
 
@@ -167,15 +168,17 @@ def test_a_job_that_fails_is_logged_counted_and_tried_a_day_later(
 
 
 def test_a_base_backup_is_one_that_postgresql_can_verify(postgres: Postgres, database_url: str, tmp_path: Path) -> None:
-    """`pg_basebackup` of the same version makes a folder that `pg_verifybackup` finds complete."""
+    """`pg_basebackup` of the same version makes what `pg_verifybackup` finds complete; the next one replaces it."""
     programs = postgres.programs
-    chosen = Settings(database_url=database_url, data_dir=tmp_path, base_backup_folder=tmp_path / "base")
-    (job,) = schedule.jobs_of(chosen, wall_clock())
-    job = job._replace(command=(str(programs / "pg_basebackup"), *job.command[1:]))
-    (tmp_path / "base").mkdir()
-    assert asyncio.run(schedule.run_in_child(job, chosen)) is None
-    (made,) = (tmp_path / "base").iterdir()
-    assert made == job.folder
+    folder = tmp_path / "base"
+    chosen = Settings(database_url=database_url, data_dir=tmp_path, base_backup_folder=folder, backup_keep=1)
+    folder.mkdir()
+    for days in (0, 1):
+        (job,) = schedule.jobs_of(chosen, wall_clock() + days * DAY)
+        job = job._replace(command=(str(programs / "pg_basebackup"), *job.command[1:]))
+        assert asyncio.run(schedule.run_in_child(job, chosen)) is None
+        (made,) = folder.iterdir()
+        assert made == job.folder
     subprocess.run([programs / "pg_verifybackup", made], check=True, capture_output=True)  # noqa: S603 (our own)
 
 

@@ -10,21 +10,21 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import re
 import shutil
 import socket
 import sys
 from contextlib import suppress
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import parse_qsl, unquote, urlencode, urlsplit, urlunsplit
 
-from headgate.core.units import SECOND
+from headgate.archive import base_backups
+from headgate.archive.base_backups import partial_of
 from headgate.errors import DatabaseError
 from headgate.settings import for_child
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from datetime import datetime
     from pathlib import Path
 
     from headgate.core.units import Micros
@@ -40,7 +40,6 @@ _RENEWALS: Final = 4
 _SECONDS_AFTER_START: Final = 1.0
 _SECONDS_BETWEEN_LOOKS: Final = 60.0
 _MAX_DETAIL: Final = 500
-_BASE_BACKUP: Final = re.compile(r"\d{4}-\d\d-\d\dT\d{6}Z")
 
 
 class Job(NamedTuple):
@@ -66,10 +65,9 @@ def jobs_of(settings: Settings, now: Micros) -> list[Job]:
         keep = () if settings.backup_keep is None else ("--keep", str(settings.backup_keep))
         jobs.append(Job("backup", (*here, "backup", *keep)))
     if settings.base_backup_folder is not None:
-        day = datetime.fromtimestamp(now / SECOND, UTC).strftime("%Y-%m-%dT%H%M%SZ")
-        folder = settings.base_backup_folder / day
+        folder = base_backups.folder_in(settings.base_backup_folder, now)
         program = shutil.which("pg_basebackup") or "pg_basebackup"
-        options = ("--pgdata", str(_partial(folder)), "--checkpoint=fast", "--wal-method=stream", "--no-password")
+        options = ("--pgdata", str(partial_of(folder)), "--checkpoint=fast", "--wal-method=stream", "--no-password")
         url, password = _without_password(settings.database_url or "")
         command = (program, "--dbname", url, *options)
         jobs.append(Job("base_backup", command, folder, password, settings.backup_keep))
@@ -88,10 +86,6 @@ def _without_password(url: str) -> tuple[str, str | None]:
     if not colon and in_query is None:
         return url, None
     return urlunsplit(parts._replace(netloc=netloc, query=others)), unquote(password) if colon else in_query
-
-
-def _partial(folder: Path) -> Path:
-    return folder.with_name(f"{folder.name}.partial")
 
 
 async def run_jobs(database: Statements, settings: Settings, clock: Callable[[], Micros]) -> None:
@@ -150,6 +144,8 @@ async def _renew(database: Statements, name: str, began: datetime) -> None:
 async def run_in_child(job: Job, settings: Settings) -> str | None:
     """Run a job in a child process and log what it prints; what went wrong, or None."""
     is_whole = False
+    if job.folder is not None and job.keep is not None:
+        await asyncio.to_thread(base_backups.delete_leftovers, job.folder)
     try:
         problem = await _run_in_child(job, settings)
         is_whole = problem is None
@@ -187,21 +183,13 @@ async def _keep(job: Job, *, is_whole: bool) -> None:
     """Give what a job made its name, or remove what it only began."""
     if job.folder is None:
         return
-    partial = _partial(job.folder)
+    partial = partial_of(job.folder)
     if is_whole and partial.exists():
         await asyncio.to_thread(partial.rename, job.folder)
         if job.keep is not None:
-            await asyncio.to_thread(_delete_old, job.folder, job.keep)
+            await asyncio.to_thread(base_backups.delete_old, job.folder, job.keep)
     else:
         await asyncio.to_thread(shutil.rmtree, partial, ignore_errors=True)
-
-
-def _delete_old(made: Path, keep: int) -> None:
-    """Delete all base backups beside the one just made but the newest; what has another kind of name is not touched."""
-    others = sorted(each for each in made.parent.iterdir() if _BASE_BACKUP.fullmatch(each.name) and each != made)
-    for folder in others[: max(0, len(others) - (keep - 1))]:
-        shutil.rmtree(folder, ignore_errors=True)
-        log.info("job base_backup: %s deleted, the newest %d are kept", folder.name, keep)
 
 
 def _changes(settings: Settings) -> dict[str, str]:

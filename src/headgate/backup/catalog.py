@@ -1,12 +1,15 @@
-"""The backups in an object store: listing, finding and verifying them."""
+"""The backups in an object store: listing, finding, verifying and deleting them."""
 
 from __future__ import annotations
 
 import asyncio
+import re
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 from headgate.backup import manifest as manifests
 from headgate.backup.streams import verify_file
+from headgate.core.units import DAY, SECOND
 from headgate.errors import ArchiveError
 
 if TYPE_CHECKING:
@@ -14,9 +17,12 @@ if TYPE_CHECKING:
 
     from headgate.adapters.object_store import ObjectStore
     from headgate.backup.manifest import Manifest
+    from headgate.core.units import Micros
 
 LATEST: Final = "latest"
 _PARTS: Final = 3
+_FILE: Final = re.compile(r"backups/(\d{4}-\d\d-\d\dT\d{6}Z)-[0-9a-f]{4}/[a-z0-9_]+\.(copy|dump)\.gz")
+"""The files of a backup but its manifest, under the names that `writer` gives them."""
 
 
 async def list_backups(store: ObjectStore) -> tuple[Sequence[Manifest], Sequence[str]]:
@@ -75,6 +81,28 @@ async def delete_old(store: ObjectStore, made: Manifest, keep: int) -> Sequence[
     return old
 
 
+async def delete_incomplete(store: ObjectStore, now: Micros) -> Sequence[str]:
+    """Delete what killed runs left: files without a manifest, of backups begun over a day ago; returns their names.
+
+    A younger one may still be in the making, by this database or by another one.
+    """
+    deleted: set[str] = set()
+
+    def is_leftover(file: str) -> bool:
+        found = _FILE.fullmatch(file)
+        if found is None or f"{file.rpartition('/')[0]}/{manifests.NAME}" in complete or _age(found[1], now) <= DAY:
+            return False
+        deleted.add(file.split("/")[1])
+        return True
+
+    files = await asyncio.to_thread(store.names, "backups")
+    complete = {file for file in files if _is_manifest(file)}
+    for file in filter(is_leftover, files):
+        await asyncio.to_thread(store.delete, file)
+    await asyncio.to_thread(store.tidy, "backups", is_leftover)
+    return sorted(deleted)
+
+
 async def verify(store: ObjectStore, manifest: Manifest, progress: Callable[[int, int], None]) -> None:
     """Read every file of a backup; raises `ArchiveError` if one is missing or damaged."""
     done = 0
@@ -92,6 +120,15 @@ async def verify(store: ObjectStore, manifest: Manifest, progress: Callable[[int
 def _holds(manifest: Manifest) -> tuple[bool, bool]:
     """Whether a backup has the events, and whether it has the counters."""
     return any(file.holds == manifests.EVENTS for file in manifest.files), manifest.counters is not None
+
+
+def _age(begun: str, now: Micros) -> Micros:
+    """The time since ``2026-01-31T120000Z``; nothing for a time that does not exist."""
+    try:
+        at = datetime.strptime(begun, "%Y-%m-%dT%H%M%SZ").replace(tzinfo=UTC)
+    except ValueError:
+        return 0
+    return now - int(at.timestamp()) * SECOND
 
 
 def _is_manifest(name: str) -> bool:

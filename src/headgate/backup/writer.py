@@ -105,7 +105,12 @@ class _BackupFiles:
         self.files.append(replace(file, count=kept.items, text=kept.text, **kept.file._asdict()))
 
     async def finish(self, manifest: Manifest) -> None:
-        """Write the manifest, which completes the backup."""
+        """Write the manifest, which completes the backup, unless a file was deleted since it was written."""
+        there = await asyncio.to_thread(self._store.names, self._folder)
+        for file in self.files:
+            if f"{self._folder}/{file.name}" not in there:
+                msg = f"the backup {self.name} is not complete: {file.name} was deleted while others were written"
+                raise ArchiveError(msg)
         content = manifests.encode(manifest)
         await asyncio.to_thread(self._store.write, f"{self._folder}/{manifests.NAME}", content)
 

@@ -3,7 +3,7 @@
 import asyncio
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import AsyncExitStack, contextmanager
+from contextlib import AsyncExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple, TypeAlias
 
 import typer
@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from headgate import __version__
+from headgate.adapters.clock import wall_clock
 from headgate.cli.options import Json, settings
 from headgate.cli.output import complain, counted, moment, print_done, print_json, print_note, print_rows
 from headgate.errors import ArchiveError, Conflict, HeadgateError, InvalidSettings
@@ -56,7 +57,11 @@ def backup(
     keep: Annotated[
         int | None,
         typer.Option(
-            "--keep", metavar="N", min=1, help="Then delete all but the newest N of this database that hold the same."
+            "--keep",
+            metavar="N",
+            min=1,
+            help="Then delete all but the newest N of this database of the same kind: with or without events, with or "
+            "without counters. Incomplete ones of killed runs too, when they are a day old.",
         ),
     ] = None,
     as_json: Json = False,
@@ -72,21 +77,32 @@ def backup(
     if chosen.database_url is None and not (chosen.data_dir / "postgres").is_dir():
         msg = "there is no database to back up; set HEADGATE_DATABASE_URL"
         raise InvalidSettings(msg)
+    incomplete: list[str] = []
+    if keep is not None:
+        # First, to make room; if it fails, a backup is worth more, and the second attempt below tells.
+        with suppress(HeadgateError):
+            incomplete += asyncio.run(_delete_incomplete(chosen, to))
     with progress_bar("backing up", show=not as_json) as progress:
         made, url = asyncio.run(_create(chosen, to, progress, with_events=not without_events, with_counters=redis))
+    deleted: Sequence[str] = ()
     try:
-        deleted = asyncio.run(_delete_old(chosen, to, made, keep)) if keep is not None else ()
+        if keep is not None:
+            incomplete += asyncio.run(_delete_incomplete(chosen, to))
+            deleted = asyncio.run(_delete_old(chosen, to, made, keep))
     except HeadgateError as error:
         msg = f"the backup {made.name} is whole, but older ones could not be deleted: {error}"
         raise ArchiveError(msg) from error
     if as_json:
-        print_json(_summary(made) | {"place": url} | ({} if keep is None else {"deleted": [*deleted]}))
+        print_json(_summary(made) | {"place": url} | ({} if keep is None else {"deleted": [*incomplete, *deleted]}))
     else:
         rows = sum(file.count for file in made.tables)
         counters = f", {counted(made.counters.count, 'counter')}" if made.counters else ""
         print_done("backed up", f"{made.name}: {counted(rows, 'row')}{counters}, {bytes_in_words(made.size)}, in {url}")
         if deleted:
             print_done("deleted", ", ".join(deleted))
+        if incomplete:
+            runs = "a killed run" if len(incomplete) == 1 else "killed runs"
+            print_done("deleted", f"{', '.join(incomplete)} (incomplete, of {runs})")
     return 0
 
 
@@ -94,6 +110,12 @@ async def _delete_old(chosen: "Settings", to: str | None, made: "Manifest", keep
     from headgate.backup import catalog, factory  # noqa: PLC0415 (see `_create`)
 
     return await catalog.delete_old(factory.backup_store(chosen, to), made, keep)
+
+
+async def _delete_incomplete(chosen: "Settings", to: str | None) -> "Sequence[str]":
+    from headgate.backup import catalog, factory  # noqa: PLC0415 (see `_create`)
+
+    return await catalog.delete_incomplete(factory.backup_store(chosen, to), wall_clock())
 
 
 async def _create(
