@@ -1,4 +1,7 @@
-"""The tables and plots of docs/explanation/scale.md, from scale_figures.json. `tables` is also what a test compares."""
+"""The tables, computed sentences and plots of docs/explanation/scale.md, from scale_figures.json.
+
+`tables` is also what a test compares.
+"""
 
 from __future__ import annotations
 
@@ -33,15 +36,18 @@ def write_page(kept: dict[str, Any]) -> None:
     PAGE.write_text(text, encoding="utf-8")
     if find_spec("matplotlib") is not None:
         # Matplotlib is in the environment of the benchmarks only.
-        import_module("bench.scale_plots").draw(kept["topology"], PAGE.parent)
+        import_module("bench.scale_plots").draw(kept["topology"], kept["unit"]["redis_micros"], PAGE.parent)
 
 
 def tables(kept: dict[str, Any]) -> dict[str, list[str]]:
     """The lines of each table, by its name in the page."""
-    found = {f"topology {rate}": _topology(each) for rate, each in kept["topology"].items()}
+    unit = kept["unit"]
+    found = {f"topology {rate}": _topology(each, unit["redis_micros"]) for rate, each in kept["topology"].items()}
     return found | {
+        "impossible": _impossible(unit),
         "compared": _compared(kept["compared"]),
-        "sizing": _sizing(kept["unit"]),
+        "sizing": _sizing(unit),
+        "a million": _a_million(unit),
         "seeds": _seeds(kept["seeds"]),
         "ten million": _ten_million(kept["ten_million"]),
     }
@@ -52,7 +58,8 @@ def _table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
     return [f"| {' | '.join(headings)} |", f"|{line}|", *(f"| {' | '.join(row)} |" for row in rows)]
 
 
-def _topology(found: dict[str, Any]) -> list[str]:
+def _topology(found: dict[str, Any], redis_micros: float) -> list[str]:
+    """The simulator counts operations; what they take of a core is by the newest measurement."""
     headings = (
         "mode",
         "limit of",
@@ -68,8 +75,8 @@ def _topology(found: dict[str, Any]) -> list[str]:
             row["limit_of"],
             f"{row['redis_operations_per_second']:,.0f}",
             f"{row['operations_per_request']:.3f}",
-            f"{row['redis_cores']:.1f}",
-            f"{row['hottest_key_operations_per_second']:,.0f}{'' if row['is_possible'] else _IMPOSSIBLE}",
+            f"{row['redis_operations_per_second'] * redis_micros / 1e6:.1f}",
+            f"{row['hottest_key_operations_per_second']:,.0f}{'' if is_possible(row, redis_micros) else _IMPOSSIBLE}",
             f"{row['over']:.2%}",
             f"{max(0.0, row['worst_over']):.1%}",
             f"{row['under']:.2%}",
@@ -80,6 +87,18 @@ def _topology(found: dict[str, Any]) -> list[str]:
         for row in found["modes"]
     ]
     return _table((*headings, *more), rows)
+
+
+def is_possible(row: dict[str, Any], redis_micros: float) -> bool:
+    """Whether one core of a Redis server bears the hottest key: a key is on one server."""
+    return bool(row["hottest_key_operations_per_second"] * redis_micros <= 1e6)
+
+
+def _impossible(unit: dict[str, float]) -> list[str]:
+    return [
+        f'"Impossible" means that one key needs more than one core of a Redis server at {unit["redis_micros"]:.1f} µs',
+        "for an operation, and no number of servers helps, because a key is on one of them.",
+    ]
 
 
 def _compared(found: dict[str, dict[str, float]]) -> list[str]:
@@ -115,6 +134,15 @@ def _sizing(unit: dict[str, float]) -> list[str]:
         ("an event in Parquet", f"{unit['parquet_bytes']:.0f} bytes", "`events-figures.md`"),
     )
     return _table(("what", "figure", "measured in"), rows)
+
+
+def _a_million(unit: dict[str, float]) -> list[str]:
+    redis, service = f"{unit['redis_micros']:.1f}", f"{unit['service_micros']:.0f}"
+    return [
+        f"So for each million checks a second: {redis} cores of Redis if every check has one exact counter, and",
+        f"{service} cores of the decision service. Two counters in a check are two operations. `leased` makes the",
+        "first figure small, where few counters have most of the traffic.",
+    ]
 
 
 def _seeds(found: dict[str, float]) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import matplotlib as mpl
+from bench.scale_page import is_possible
 
 mpl.use("svg")
 import matplotlib.pyplot as plt
@@ -15,11 +16,11 @@ if TYPE_CHECKING:
 _COLOURS = ("#9fb3c8", "#0062b1")
 
 
-def draw(topology: dict[str, Any], folder: Path) -> None:
+def draw(topology: dict[str, Any], redis_micros: float, folder: Path) -> None:
     """Redis operations for each request, and what is wrongly admitted or refused against the wait, by mode."""
     plt.rcParams["svg.hashsalt"] = "scale"
     _operations(topology, folder / "scale_operations.svg")
-    _trade(topology, folder / "scale_trade.svg")
+    _trade(topology, redis_micros, folder / "scale_trade.svg")
 
 
 def _operations(topology: dict[str, Any], into: Path) -> None:
@@ -38,12 +39,13 @@ def _operations(topology: dict[str, Any], into: Path) -> None:
     figure.savefig(into, metadata={"Date": None})
 
 
-def _trade(topology: dict[str, Any], into: Path) -> None:
+def _trade(topology: dict[str, Any], redis_micros: float, into: Path) -> None:
     rows = topology[max(topology, key=float)]["modes"]
     figure, axes = plt.subplots(figsize=(8, 4))
     for row in rows:
         wrong = 100 * (row["over"] + row["under"])
-        axes.scatter([row["p99_ms"]], [wrong], color="#c43d00" if not row["is_possible"] else "#0062b1")
+        colour = "#0062b1" if is_possible(row, redis_micros) else "#c43d00"
+        axes.scatter([row["p99_ms"]], [wrong], color=colour)
         axes.annotate(row["mode"], (row["p99_ms"], wrong), xytext=(5, 4), textcoords="offset points")
     axes.set_xscale("symlog", linthresh=0.1)
     axes.set_xlabel("p99 of the wait for a store, ms")
