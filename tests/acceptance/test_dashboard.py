@@ -352,6 +352,46 @@ def test_the_life_of_a_block(open_page: Callable[..., Watched], service: Service
     service.admin.delete(f"/v1/blocks/{left[0]['id']}")
 
 
+def test_an_address_is_blocked_from_where_it_is_shown(open_page: Callable[..., Watched], service: Service) -> None:
+    """An address that was denied leads to the form of a block of it; the decision of that block leads to the blocks."""
+    rule = {"name": "login", "match": {"endpoints": ["/login"]}, "per": ["ip"], "limits": "1/hour"}
+    assert service.admin.post("/v1/rules?wait=10", json=rule).status_code == 201
+    wait_until(lambda: service.check(ip="203.0.113.66", path="/login").status_code == 429)
+    page = open_page().go("overview", "Overview")
+    page.locator("section", has_text="Top violators").get_by_role("link", name="203.0.113.66").click()
+    page.get_by_text("Not blocked").wait_for()
+    page.get_by_role("button", name="New block").click()
+    expect(page.locator("dialog input[name=who]")).to_have_value("203.0.113.66", timeout=PATIENCE)
+    _confirm(page, "Block")
+    page.locator("tbody tr", has_text="203.0.113.66").wait_for()
+    wait_until(lambda: service.check(ip="203.0.113.66", path="/free").json().get("source") == "block")
+    events = "/v1/events?decision=blocked"
+    wait_until(lambda: any(each["ip"] == "203.0.113.66" for each in service.admin.get(events).json()["items"]))
+    page.goto(f"{service.admin_url}/ui/#/events?decision=blocked")
+    row = page.locator("tr", has_text="203.0.113.66")
+    row.get_by_role("link", name="203.0.113.66").wait_for()
+    row.get_by_role("link", name="block", exact=True).click()
+    page.get_by_role("heading", level=1, name="Blocks").wait_for()
+    (block,) = service.admin.get("/v1/blocks", params={"subject": "203.0.113.66"}).json()["items"]
+    service.admin.delete(f"/v1/blocks/{block['id']}")
+    service.admin.delete("/v1/rules/login?wait=10")
+
+
+def test_the_limits_of_a_user_say_where_each_applies(open_page: Callable[..., Watched], service: Service) -> None:
+    """A rule for one network, or for some attribute, does not read as if it applied everywhere."""
+    rules: list[dict[str, Any]] = [
+        {"name": "banned", "match": {"ip_ranges": ["198.51.100.0/24"]}, "action": "block"},
+        {"name": "apps", "match": {"attributes": {"app": "till"}}, "per": ["user"], "limits": "7/hour"},
+    ]
+    for rule in rules:
+        assert service.admin.post("/v1/rules?wait=10", json=rule).status_code == 201
+    page = open_page().go("users/alice", "alice")
+    page.get_by_text("block · 198.51.100.0/24").wait_for()
+    page.get_by_text("7/hour · app=till").wait_for()
+    for rule in rules:
+        service.admin.delete(f"/v1/rules/{rule['name']}?wait=10")
+
+
 def test_the_form_of_a_block_shows_what_it_changes(open_page: Callable[..., Watched], service: Service) -> None:
     """A block that was changed elsewhere since the page was read: saving does not bring the older words back."""
     made = service.admin.post("/v1/blocks", json={"user": "dora", "reason": "first words"})

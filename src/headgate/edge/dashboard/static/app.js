@@ -21,7 +21,7 @@ function signIn(message = "") {
   const token = h("input", { type: "password", name: "token", autocomplete: "current-password", required: true, autofocus: true });
   const wrong = h("p", { role: "alert", class: "is-denied" }, message);
   const go = h("button", { type: "submit", class: "main" }, "Sign in");
-  const form = h("form", {}, h("div", { class: "brand" }, h("img", { src: "/ui/icon.svg", alt: "" }), h("h1", {}, "Headgate")), h("label", {}, "Token", token), h("p", { class: "small quiet" }, "Of the admin API: the one that headgate serve names at its start, or one from the page Access."), wrong, go);
+  const form = h("form", {}, h("div", { class: "brand" }, h("img", { src: "/ui/icon.svg", alt: "" }), h("h1", {}, "Headgate")), h("label", {}, "Token", token), h("p", { class: "small quiet" }, "A token of the admin API: headgate serve says at its start where one is, and the page Access makes more."), wrong, go);
   form.addEventListener("submit", async (event) => {
     event.preventDefault();
     go.disabled = true;

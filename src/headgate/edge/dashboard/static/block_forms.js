@@ -6,6 +6,7 @@ import { ask, field, select, tell } from "./ui.js";
 const SPANS = [["3600", "one hour"], ["86400", "one day"], ["604800", "one week"], ["", "for good"], ["at", "until a time"]];
 const KINDS = [["network", "address or network"], ["user", "user"], ["api_key", "key"]];
 const HINTS = { network: ["203.0.113.7 or 203.0.113.0/24", "an address, or a range in CIDR notation"], user: ["u1", "the id, with or without a record"], api_key: ["hg_…", "the first characters of the key, or its id"] };
+const ADDRESS = /^[\da-f]*[.:][\da-f.:]*(\/\d+)?$/i;
 const ID = /^[0-9a-f]{8}-[0-9a-f-]{27}$/;
 
 const two = (value) => String(value).padStart(2, "0");
@@ -53,9 +54,10 @@ async function form(title, text, { subject, nodes = [] }, after) {
 
 export const blockForm = (subject, after) => form("Block this caller?", "Every request is denied, in all processes within a second.", { subject: () => subject }, after);
 
-export async function newBlock(after) {
+// `found` is what was searched for; if it can be an address, it is the one to block.
+export async function newBlock(after, found = "") {
   const kind = select(KINDS, "network", { name: "kind" });
-  const who = h("input", { name: "who", required: true, autocomplete: "off", spellcheck: "false" });
+  const who = h("input", { name: "who", required: true, autocomplete: "off", spellcheck: "false", value: ADDRESS.test(found) ? found : "" });
   const hint = h("span", { class: "hint" });
   const look = () => {
     [who.placeholder, hint.textContent] = HINTS[kind.value];

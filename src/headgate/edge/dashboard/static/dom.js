@@ -34,3 +34,13 @@ export function to(...parts) {
 export function link(text, ...parts) {
   return h("a", { href: to(...parts) }, text);
 }
+
+// An address leads to its blocks, where a new one can be made.
+export function addressLink(address) {
+  return h("a", { href: `${to("blocks")}?subject=${encodeURIComponent(address)}` }, h("code", {}, address));
+}
+
+// What decided: a rule, or one of the operators' blocks, which all have this one name.
+export function deciderLink(name, source) {
+  return name === "block" && source === "block" ? link(name, "blocks") : link(name, "rules", name);
+}

@@ -13,7 +13,7 @@ export async function page({ main, signal, may, query }) {
   search.addEventListener("input", later(all.reload));
   show(
     main,
-    heading("Blocks", { text: "Every request of these users, keys and addresses is denied, before any rule, in all processes within a second.", actions: may("operator") ? button("New block", () => newBlock(() => all.reload()), "main") : null }),
+    heading("Blocks", { text: "Every request of these users, keys and addresses is denied, before any rule, in all processes within a second.", actions: may("operator") ? button("New block", () => newBlock(() => all.reload(), search.value.trim()), "main") : null }),
     h("div", { class: "filters", role: "search" }, field("Find the blocks of", search)),
     card("Blocks that hold now", all.node),
   );

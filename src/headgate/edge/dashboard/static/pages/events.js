@@ -1,6 +1,6 @@
 // Recorded decisions: filter, follow, open one.
 import { get, part, post } from "../api.js";
-import { h, link, show, to } from "../dom.js";
+import { addressLink, deciderLink, h, link, show, to } from "../dom.js";
 import { moment, number, seconds, span } from "../format.js";
 import { badge, card, empty, field, heading, later, pages, select, table } from "../ui.js";
 
@@ -17,9 +17,9 @@ function rows(items) {
     [
       { name: "When", tight: true, cell: (row) => h("a", { href: to("events", row.id) }, moment(row.at)) },
       { name: "Decision", cell: (row) => badge(row.decision) },
-      { name: "Caller", cell: (row) => (row.user ? link(row.user, "users", row.user) : h("code", {}, row.api_key ?? row.ip ?? "–")) },
+      { name: "Caller", cell: (row) => (row.user ? link(row.user, "users", row.user) : row.api_key || !row.ip ? h("code", {}, row.api_key ?? "–") : addressLink(row.ip)) },
       { name: "Request", cell: (row) => [row.method, row.endpoint].filter(Boolean).join(" ") },
-      { name: "Rule", cell: (row) => (row.rule ? link(row.rule, "rules", row.rule) : "") },
+      { name: "Rule", cell: (row) => (row.rule ? deciderLink(row.rule, row.source) : "") },
       { name: "Used", num: true, cell: (row) => (row.limit === null ? "–" : `${number(row.count)} of ${number(row.limit)}`) },
       { name: "Requests", num: true, cell: (row) => h("span", { title: "how many requests this one stands for" }, number(row.stands_for)) },
     ],
@@ -65,10 +65,10 @@ async function one({ main, signal }, id) {
     ["User", event.user ? link(event.user, "users", event.user) : null],
     ["Tenant", event.tenant],
     ["Key", event.api_key],
-    ["Address", event.ip],
+    ["Address", event.ip ? addressLink(event.ip) : null],
     ["Tier", event.tier],
     ["Request", [event.method, event.endpoint].filter(Boolean).join(" ")],
-    ["Rule", event.rule ? link(event.rule, "rules", event.rule) : null],
+    ["Rule", event.rule ? deciderLink(event.rule, event.source) : null],
     ["Used", event.limit === null ? null : `${number(event.count)} of ${number(event.limit)}`],
     ["Cost", event.cost],
     ["Try again in", event.retry_after === null ? null : span(event.retry_after)],

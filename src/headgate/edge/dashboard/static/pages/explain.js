@@ -1,7 +1,7 @@
 // Why a request would get its verdict. Nothing is counted.
 import { post } from "../api.js";
 import { bar } from "../charts.js";
-import { h, link, show } from "../dom.js";
+import { deciderLink, h, link, show } from "../dom.js";
 import { number, span } from "../format.js";
 import { badge, button, card, empty, field, heading, select, table } from "../ui.js";
 
@@ -44,7 +44,7 @@ const SENTENCES = {
 function explained(found) {
   const { verdict } = found;
   const word = verdict.allowed ? (verdict.delay ? "throttled" : "allowed") : verdict.source === "block" ? "blocked" : "denied";
-  const facts = [["Decided by", verdict.policy ? link(verdict.policy, "rules", verdict.policy) : "no rule"], ["Limit", number(verdict.limit)], ["Remaining", number(verdict.remaining)], ["Full again in", span(verdict.reset_after)], ["Source", verdict.source], ["Snapshot", String(verdict.snapshot)]];
+  const facts = [["Decided by", verdict.policy ? deciderLink(verdict.policy, verdict.source) : "no rule"], ["Limit", number(verdict.limit)], ["Remaining", number(verdict.remaining)], ["Full again in", span(verdict.reset_after)], ["Source", verdict.source], ["Snapshot", String(verdict.snapshot)]];
   const matching = found.layers.filter((each) => each.winner || each.watched);
   const others = found.layers.filter((each) => !each.winner && !each.watched);
   return [

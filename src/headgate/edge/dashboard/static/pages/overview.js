@@ -1,7 +1,7 @@
 // What happens now.
 import { get } from "../api.js";
 import { bar, sparkline, timeChart } from "../charts.js";
-import { h, link, show } from "../dom.js";
+import { addressLink, h, link, show } from "../dom.js";
 import { ago, clock, number, rate, seconds, share } from "../format.js";
 import { counted, spanNames, spanOf } from "../spans.js";
 import { badge, card, empty, half, heading, segments, table, tile } from "../ui.js";
@@ -166,7 +166,7 @@ function violators(now) {
   const rows = table(
     "Top violators of the last 15 minutes",
     [
-      { name: "Caller", cell: (row) => (row.user ? link(row.user, "users", row.user) : h("code", {}, row.api_key ?? row.ip ?? "unknown")) },
+      { name: "Caller", cell: (row) => (row.user ? link(row.user, "users", row.user) : row.api_key || !row.ip ? h("code", {}, row.api_key ?? "unknown") : addressLink(row.ip)) },
       { name: "Kind", cell: (row) => (row.user ? "user" : row.api_key ? "key" : "address") },
       { name: "Last", num: true, cell: (row) => ago(row.last) },
       { name: "Denials", num: true, cell: (row) => h("span", { class: "is-denied" }, number(row.violations)) },

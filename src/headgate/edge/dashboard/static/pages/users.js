@@ -139,7 +139,8 @@ function limitRow({ may }, path, entry, record, again) {
   const total = counted ? entry.used + entry.remaining : 0;
   const full = total ? entry.used / total : 0;
   const until = counted ? Date.now() + 1000 * entry.reset_after : null;
-  const where = [entry.methods.join(" "), entry.endpoints.join(", ")].filter(Boolean).join(" ") || "everywhere";
+  const attributes = Object.entries(entry.attributes).map(([name, value]) => `${name}=${value}`);
+  const where = [entry.methods.join(" "), entry.endpoints.join(", "), entry.ip_ranges.join(", "), ...attributes].filter(Boolean).join(" ") || "everywhere";
   const color = full >= 1 ? "denied" : "allowed";
   const override = button("Own limit", () => setOverride(path, entry, again), "plain");
   const reset = button("Reset", () => ask("Reset this counter?", { text: `What this user has used under "${entry.rule}" is forgotten.`, yes: "Reset", danger: true, act: async () => {
