@@ -17,6 +17,7 @@ from headgate.setting_values import (
     RlsOnOverload,
     Role,
     address,
+    address_with_user,
     names,
     names_up_to,
     networks,
@@ -151,7 +152,9 @@ class Settings:
     # What happened
     region: str | None = field(
         default=None,
-        metadata=_about("the name of the region, in events and metrics, and for rules that regions share", text_value),
+        metadata=_about(
+            "the name of the region, in events and metrics, and for rules that regions share", short_text(64)
+        ),
     )
     region_urls: tuple[tuple[str, str], ...] = field(
         default=(), metadata=_about("the stores of the other regions, which share limits", region_urls, secret=True)
@@ -215,7 +218,7 @@ class Settings:
     s3_endpoint: str | None = field(default=None, metadata=_about("the S3 service, where it is not Amazon's", address))
     log_format: LogFormat = field(default=LogFormat.TEXT, metadata=_about("how the log is written", one_of(LogFormat)))
     otel_endpoint: str | None = field(
-        default=None, metadata=_about("where traces are sent to by OTLP over HTTP", address)
+        default=None, metadata=_about("where traces are sent to by OTLP over HTTP", address_with_user)
     )
 
     # Who is asking

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 Network: TypeAlias = IPv4Network | IPv6Network
+_ALL_IPV4: Final = tuple(map(ip_network, ("::ffff:0:0/96", "::ffff:0:0:0/96", "64:ff9b::/96")))
+"""Forms of IPv6 that stand for all IPv4 addresses; 0.0.0.0/0 says that."""
 _REGION: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
 
@@ -175,8 +177,12 @@ def seconds(most: int) -> Callable[[str], float]:
 
 
 def names(text: str) -> tuple[str, ...]:
-    """Names separated by commas."""
-    return tuple(name for name in (part.strip() for part in text.split(",")) if name)
+    """Names separated by commas, at least one."""
+    found = tuple(name for name in (part.strip() for part in text.split(",")) if name)
+    if not found:
+        msg = "names separated by commas"
+        raise ValueError(msg)
+    return found
 
 
 def names_up_to(most: int) -> Callable[[str], tuple[str, ...]]:
@@ -214,10 +220,13 @@ def _url_of_region(name: str, text: str) -> str:
 def networks(text: str) -> tuple[Network, ...]:
     """Addresses and networks separated by commas."""
     try:
-        return tuple(map(ip_network, names(text)))
+        found = tuple(map(ip_network, names(text)))
     except ValueError:
-        msg = "addresses and networks separated by commas, as in 10.0.0.0/8, 192.0.2.7"
-        raise ValueError(msg) from None
+        found = ()
+    if found and not any("%" in str(each) or each in _ALL_IPV4 for each in found):
+        return found
+    msg = "addresses and networks separated by commas, as in 10.0.0.0/8, 192.0.2.7"
+    raise ValueError(msg)
 
 
 def one_of(choices: type[StrEnum]) -> Callable[[str], StrEnum]:
@@ -242,7 +251,15 @@ def yes_or_no(text: str) -> bool:
 
 
 def address(text: str) -> str:
-    """The address of a service."""
+    """The address of a service. It is said in messages, so no password is a part of it."""
+    if "@" in text:
+        msg = "an address without user and password, such as http://127.0.0.1:8080"
+        raise ValueError(msg)
+    return address_with_user(text)
+
+
+def address_with_user(text: str) -> str:
+    """The address of a service, perhaps with user and password."""
     try:
         parts = urlsplit(text)
         good = parts.scheme in {"http", "https"} and bool(parts.hostname) and (parts.port or 1) > 0

@@ -108,7 +108,8 @@ def _read(each: Field[Any], text: str, source: str) -> object:
     try:
         return each.metadata["read"](text)
     except ValueError as error:
-        wrong = "is malformed" if each.metadata["secret"] else f"is {short_repr(text)}"
+        may_be_shown = not each.metadata["secret"] and "@" not in text  # as between a password and a host
+        wrong = f"is {short_repr(text)}" if may_be_shown else "is malformed"
         msg = f"{source} {wrong}; write {error}"
         raise InvalidSettings(msg) from None
 
@@ -159,11 +160,15 @@ def _given(each: Field[Any], environ: Mapping[str, str]) -> str:
         msg = f"{name} and {name}{_FROM_FILE} are both set; keep one of them"
         raise InvalidSettings(msg)
     try:
-        return TextFromFile.read(Path(path))
+        found = TextFromFile.read(Path(path))
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         msg = f"{name}{_FROM_FILE} names {short_repr(path)}, which cannot be read: {reason}; write the name of a file"
         raise InvalidSettings(msg) from error
+    if not found:  # without its token a service would answer everyone
+        msg = f"{name}{_FROM_FILE} names {short_repr(path)}, which is empty; write the value into the file"
+        raise InvalidSettings(msg)
+    return found
 
 
 def complete(settings: Settings) -> Settings:

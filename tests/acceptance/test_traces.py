@@ -129,9 +129,9 @@ def test_questions_become_spans_of_their_callers_traces(start: Start, rules: Pat
 
 
 def test_an_unavailable_collector_costs_one_line(start: Start, rules: Path) -> None:
-    """Nothing else is said, every question is answered, and the end does not wait."""
+    """Nothing else is said, least of all a password; every question is answered, and the end does not wait."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        unreachable = f"http://127.0.0.1:{taken.getsockname()[1]}"
+        unreachable = f"http://ann:hush@127.0.0.1:{taken.getsockname()[1]}"
     service = start("--rules", str(rules), otel_endpoint=unreachable)
     for number in range(600):
         assert service.check(user=f"u{number}").status_code == 200
@@ -140,4 +140,5 @@ def test_an_unavailable_collector_costs_one_line(start: Start, rules: Path) -> N
     service.signal(signal.SIGTERM)
     assert service.wait() == 0
     assert len([line for line in service.errors.splitlines() if "trace" in line.lower()]) == 1
+    assert "hush" not in service.errors
     assert "Traceback" not in service.errors

@@ -77,6 +77,48 @@ def test_a_rollback_keeps_the_name(database_url: str) -> None:
     scenario(database_url, run)
 
 
+def test_a_rollback_of_all_rules_finds_them_by_their_ids(database_url: str) -> None:
+    """Rules that took each other's names, or whose name another rule has now, are again what they were."""
+
+    async def run(services: RuleServices) -> None:
+        users = Users(services.database, lambda _: UTC)
+        await services.sets.apply([SEARCH, LOGIN], "ann", "a.yaml")
+        first = await services.snapshots.current()
+        before = await _counters(services)
+        assert first is not None
+        swapped = [SEARCH | {"name": "login", "id": "search"}, LOGIN | {"name": "find", "id": "login"}]
+        await services.sets.apply(swapped, "ann", "a.yaml")
+        done = await services.snapshots.rollback(first.number, "ben")
+        assert sorted(change.after for change in done.renamed) == ["login", "search"]
+        assert await _counters(services) == before
+        await users.create({"id": "u1", "overrides": {"search": "5/hour"}}, "ann")
+        await services.rules.rename("search", "find", "ann")
+        second = await services.snapshots.current()
+        await services.rules.create(SEARCH | {"id": "search-2"}, "ann")
+        await users.set_override("u1", "search", "7/hour", "ann")
+        done = await services.snapshots.rollback(first.number, "ben")
+        assert (done.removed, done.added, [change.after for change in done.renamed]) == (("search",), (), ["search"])
+        assert [str(each) for each in done.dormant] == ["limits of 1 user (u1)"]
+        assert {rule.name: rule.id for rule in (await services.active()).rules} == {
+            "search": "search",
+            "login": "login",
+        }
+        assert (await users.get("u1")).overrides == {"search": ("5/hour",)}
+        assert (await services.rules.get("search")).owner == "a.yaml"
+        await services.rules.create(LOGIN | {"name": "find"}, "ann")
+        assert second is not None
+        await services.snapshots.rollback(second.number, "ben")
+        assert {rule.name: rule.id for rule in (await services.active()).rules} == {"find": "search", "login": "login"}
+        await services.rules.delete("find", "ann")
+        await services.rules.create(SEARCH | {"name": "find", "id": "find"}, "ann")
+        done = await services.snapshots.rollback(second.number, "ben")
+        assert {rule.name: rule.id for rule in (await services.active()).rules} == {"find": "search", "login": "login"}
+        assert (await services.rules.get("find")).owner == "a.yaml"
+        assert (await users.get("u1")).overrides == {"find": ("5/hour",)}
+
+    scenario(database_url, run)
+
+
 def test_own_limits_stay_with_a_renamed_rule(database_url: str) -> None:
     """Users and keys have their limits under the new name, can change them there, and processes find them by id."""
 

@@ -8,6 +8,7 @@ from tests.support.addresses import free_address
 
 from headgate import Limiter
 from headgate.edge import listening
+from headgate.edge.http.application import Bounds
 from headgate.edge.http.server import ShutdownTimes, Transport, serve, serving_http
 from headgate.edge.http.service import DecisionService
 from headgate.edge.listening import Address, ListenOptions, reserved_address
@@ -163,3 +164,23 @@ def test_a_taken_port_names_the_option() -> None:
 def test_an_address_is_shown_as_it_can_be_opened(address: Address, url: str) -> None:
     """The URL that is printed works from this machine, whatever is listened on."""
     assert address.url == url
+
+
+def test_timeouts_near_zero_keep_no_core_busy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Timeouts are checked at most a hundred times a second, however short they are."""
+    pauses: list[float] = []
+    pause = asyncio.sleep
+
+    async def noted(seconds: float) -> None:
+        pauses.append(seconds)
+        await pause(0)
+
+    async def serving() -> None:
+        service = DecisionService(Limiter.open(rules=[]))
+        async with serving_http(service, free_address("127.0.0.1", 0), 1, Transport(Bounds(body_seconds=0))):
+            monkeypatch.setattr(asyncio, "sleep", noted)
+            while not pauses:
+                await pause(0)
+
+    asyncio.run(serving())
+    assert min(pauses) == 0.01

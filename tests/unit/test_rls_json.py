@@ -56,7 +56,25 @@ def test_both_spellings_of_members_and_numbers_are_read() -> None:
         7,
     )
     assert read_json(b'{"descriptors":[{"limit":{"unit":2}}]}').descriptors[0].limit == Override(0, 2)
-    assert read_json(b'{"descriptors":[{"limit":{"unit":"EON"}}]}').descriptors[0].limit == Override(0, -1)
+    with pytest.raises(InvalidRequest, match=r"a limit's unit is one of SECOND, .*, not 'minute'"):
+        read_json(b'{"descriptors":[{"limit":{"unit":"minute"}}]}')
+    unknown = read_json(b'{"descriptors":[{"limit":{"unit":"UNKNOWN"}}]}').descriptors[0].limit
+    assert unknown is not None
+    assert repr(unknown.unit) == "0"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"domain":"a","domain":"b"}',
+        b'{"hitsAddend":1,"hits_addend":2}',
+        b'{"descriptors":[{"entries":[{"key":"user","value":"a","value":"b"}]}]}',
+    ],
+)
+def test_a_member_that_appears_twice_is_refused(body: bytes) -> None:
+    """Of two members of one name other programs take the first or the last; both spellings are one name."""
+    with pytest.raises(InvalidRequest, match="appears twice"):
+        read_json(body)
 
 
 @pytest.mark.parametrize(

@@ -76,6 +76,14 @@ def test_variables_are_read_by_their_type() -> None:
         ("URL", "http://localhost:port", "an address such as http://127.0.0.1:8080"),
         ("URL", "http://[::1", "an address such as http://127.0.0.1:8080"),
         ("URL", "http://localhost/?x", "an address such as http://127.0.0.1:8080"),
+        ("REGION", "e" * 65, "up to 64 printable characters"),
+        ("REGION", "\u202eeu", "up to 64 printable characters"),
+        ("JWT_ALGORITHMS", ",", "names separated by commas"),
+        ("METRICS_USERS", ", ,", "names separated by commas"),
+        ("TRUSTED_PROXIES", ",", "addresses and networks separated by commas, as in 10.0.0.0/8, 192.0.2.7"),
+        ("TRUSTED_PROXIES", "fe80::1%eth0", "addresses and networks separated by commas, as in 10.0.0.0/8, 192.0.2.7"),
+        ("TRUSTED_PROXIES", "::ffff:0:0/96", "addresses and networks separated by commas, as in 10.0.0.0/8, 192.0.2.7"),
+        ("TRUSTED_PROXIES", "64:ff9b::/96", "addresses and networks separated by commas, as in 10.0.0.0/8, 192.0.2.7"),
     ],
 )
 def test_a_malformed_variable_is_named_with_what_to_write(name: str, text: str, write: str) -> None:
@@ -114,6 +122,27 @@ def test_a_secret_has_one_source(tmp_path: Path) -> None:
     binary.write_bytes(b"\xff\xfe")
     with pytest.raises(InvalidSettings, match="it is not UTF-8 text"):
         from_environment({"HEADGATE_REDIS_URL_FILE": str(binary)})
+
+
+def test_an_empty_file_is_no_secret(tmp_path: Path) -> None:
+    """A file without contents, as a secret that was not filled in, is refused: without it all may call the service."""
+    empty = tmp_path / "token"
+    empty.write_text("\n")
+    for name in ("SERVICE_TOKEN", "ADMIN_TOKEN", "REDIS_URL", "JWT_KEY"):
+        with pytest.raises(InvalidSettings, match=f"HEADGATE_{name}_FILE names .*, which is empty; write"):
+            from_environment({f"HEADGATE_{name}_FILE": str(empty)})
+
+
+@pytest.mark.parametrize("name", ["URL", "ADMIN_URL", "S3_ENDPOINT"])
+def test_addresses_that_messages_say_have_no_password(name: str) -> None:
+    """An address with a password is refused, without showing it; that of a collector may have one."""
+    with pytest.raises(InvalidSettings) as refused:
+        from_environment({f"HEADGATE_{name}": "http://ann:hush@127.0.0.1:8080"})
+    assert str(refused.value) == (
+        f"HEADGATE_{name} is malformed; write an address without user and password, such as http://127.0.0.1:8080"
+    )
+    collector = "http://ann:hush@127.0.0.1:4318"
+    assert from_environment({"HEADGATE_OTEL_ENDPOINT": collector}).otel_endpoint == collector
 
 
 def test_rules_file_is_a_setting_and_not_a_secret_in_a_file() -> None:

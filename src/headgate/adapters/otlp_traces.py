@@ -7,6 +7,7 @@ import logging
 from contextlib import contextmanager
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
 
 from opentelemetry.context import Context
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
@@ -103,7 +104,9 @@ class _Delivery(SpanExporter):
     """Delivers batches, and says once if that fails and once if it works again."""
 
     def __init__(self, endpoint: str) -> None:
-        self._endpoint = endpoint
+        parts = urlsplit(endpoint)
+        self._named = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
+        """The endpoint without user and password, for the log."""
         address = endpoint if endpoint.endswith(_PATH) else endpoint + _PATH
         self._exporter = OTLPSpanExporter(address, timeout=_SECONDS_FOR_A_BATCH)
         self._is_failing = self._is_ending = False
@@ -115,7 +118,7 @@ class _Delivery(SpanExporter):
         result = self._exporter.export(spans)
         is_failing = result is not SpanExportResult.SUCCESS
         if is_failing and not self._is_failing:
-            log.warning("traces: %s is unavailable, spans are dropped until it recovers", self._endpoint)
+            log.warning("traces: %s is unavailable, spans are dropped until it recovers", self._named)
         if self._is_failing and not is_failing:
             log.warning("traces: delivery recovered")
         self._is_failing = is_failing

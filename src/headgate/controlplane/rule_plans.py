@@ -55,6 +55,8 @@ class DesiredRules:
     take_over: bool = False
     formerly: frozenset[str] = frozenset()
     """Other names of the same owner, whose rules are its own too."""
+    by_id: bool = False
+    """Whether rules are known by their ids alone, also those that state none."""
 
     @classmethod
     def read(
@@ -144,7 +146,7 @@ async def plan_changes(statements: Statements, desired: DesiredRules) -> Plan:
 def _compared(desired: DesiredRules, rules: Iterable[Mapping[str, Any]], tiers: Sequence[Mapping[str, Any]]) -> Plan:
     records = {row["name"]: RuleRecord.of(row) for row in rules}
     ids = {name: record.id for name, record in records.items()}
-    found_rules = meant(desired.part.rules, ids)
+    found_rules = meant(desired.part.rules, ids, by_id=desired.by_id)
     renamed = found_rules.renamed
     desired = replace(desired, part=replace(desired.part, rules=found_rules.rules))
     before = Contents(

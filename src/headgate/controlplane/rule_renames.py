@@ -27,11 +27,18 @@ class Meant(NamedTuple):
     """New names by the old ones."""
 
 
-def meant(rules: Iterable[Rule], ids: Mapping[str, str]) -> Meant:
-    """Find out which rules are meant; `ids` are those of all stored rules, by name."""
+def meant(rules: Iterable[Rule], ids: Mapping[str, str], *, by_id: bool = False) -> Meant:
+    """Find out which rules are meant; `ids` are those of all stored rules, by name.
+
+    `by_id`: a rule without an id states its name as the id, as rules that were stored do. What a file says of a name
+    is said of the rule that has that name now.
+    """
     desired = [*rules]
     holders = {id_: name for name, id_ in ids.items()}
-    by_name = {rule.name for rule in desired if rule.name in ids and _states_none(rule)}
+    states = {rule.id for rule in desired} if by_id else set()
+    by_name = {
+        rule.name for rule in desired if rule.name in ids and _states_none(rule) and ids[rule.name] not in states
+    }
     found: list[Rule] = []
     renamed: dict[str, str] = {}
     for rule in desired:
@@ -55,6 +62,13 @@ def with_new_names(before: Contents, renamed: Mapping[str, str], ids: Mapping[st
     }
     owners = {renamed.get(name, name): owner for name, owner in before.owners.items()}
     return Contents(rules, before.tiers, before.default_tier, owners)
+
+
+def in_the_way(rules: Iterable[Rule], ids: Mapping[str, str]) -> list[str]:
+    """Stored rules that are none of these by their ids, and have the name of one."""
+    desired = [*rules]
+    wanted, names = {rule.id for rule in desired}, {rule.name.casefold() for rule in desired}
+    return [name for name, id_ in ids.items() if id_ not in wanted and name.casefold() in names]
 
 
 def _states_none(rule: Rule) -> bool:

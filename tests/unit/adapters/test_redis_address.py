@@ -58,6 +58,7 @@ def _servers(url: str) -> list[str]:
         ("unix://", "say where the socket is"),
         ("unix:///a%00b", "say where the socket is"),
         ("redis://h?what=1", "unknown option 'what'; known are db, "),
+        ("redis://h?deadline_ms=20&deadline_ms=30", "an option appears twice"),
         ("redis://h?protocol=4", "protocol is a number from 2 to 3"),
         ("redis://h?on_store_error=panic", "on_store_error is one of allow, deny, local, not 'panic'"),
         ("rediss://h?ssl_ca=/no", "the certificates cannot be used"),

@@ -292,7 +292,10 @@ class _Options:
 
     def __init__(self, parts: _UrlParts) -> None:
         self._refuse = parts.refuse
-        self._given = dict(parse_qsl(parts.query, keep_blank_values=True))
+        given = parse_qsl(parts.query, keep_blank_values=True)
+        self._given = dict(given)
+        if len(self._given) < len(given):
+            self._refuse("an option appears twice")
         if unknown := set(self._given) - _OPTIONS:
             self._refuse(f"unknown option {short_repr(min(unknown))}; known are {', '.join(sorted(_OPTIONS))}")
 

@@ -35,6 +35,8 @@ _PROTOCOL: Final = "http/1.1"
 _MAX_READ: Final = 65_536
 """Bytes that the event loop reads of a connection at once: 20 µs."""
 _CHECKS_PER_TIMEOUT: Final = 4
+_MIN_PAUSE: Final = 0.01
+"""Seconds between two such checks: timeouts near 0 would keep a core busy."""
 _MAX_CHECKS_IN_A_ROW: Final = 256
 """Connections whose timeouts are checked in one loop iteration; all of them may have to be closed."""
 _GC_THRESHOLD: Final = 10_000
@@ -162,7 +164,7 @@ async def _check_timeouts(connections: set[Connection], bounds: Bounds) -> None:
     loop = asyncio.get_running_loop()
     while True:
         shortest = min(bounds.head_seconds, bounds.body_seconds, bounds.write_seconds)
-        await asyncio.sleep(shortest / _CHECKS_PER_TIMEOUT)
+        await asyncio.sleep(max(_MIN_PAUSE, shortest / _CHECKS_PER_TIMEOUT))
         now = loop.time()
         for number, connection in enumerate(tuple(connections)):
             if number % _MAX_CHECKS_IN_A_ROW == _MAX_CHECKS_IN_A_ROW - 1:

@@ -9,13 +9,14 @@ as texts, units by name or number. Responses have the first form.
 
 from __future__ import annotations
 
+import json
 from enum import IntEnum
 from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
 import msgspec
 
 from headgate.core.units import SECOND
-from headgate.errors import InvalidRequest
+from headgate.errors import InvalidRequest, short_repr
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -144,12 +145,24 @@ def read_json(body: bytes) -> RateLimitRequest:
         raise InvalidRequest(msg)
     try:
         data = msgspec.json.decode(body)
+        json.loads(body, object_pairs_hook=_once)
         # Not strict: protobuf writes 64-bit numbers as texts.
         read = msgspec.convert(_in_camel_case(data), _RateLimitRequest, strict=False)
     except (ValueError, RecursionError) as error:  # msgspec's own, and texts that are not UTF-8
         msg = f"the body is not a RateLimitRequest in JSON: {error}"
         raise InvalidRequest(msg) from None
     return RateLimitRequest(read.domain, tuple(map(_descriptor, read.descriptors)), read.hits_addend)
+
+
+def _once(members: list[tuple[str, object]]) -> None:
+    """Refuse two members of one name, or of both spellings: programs disagree on which of them counts."""
+    seen = set()
+    for written, _ in members:
+        name = _CAMEL.get(written, written)
+        if name in seen:
+            msg = f"{short_repr(name)} appears twice"
+            raise InvalidRequest(msg)
+        seen.add(name)
 
 
 def _in_camel_case(data: Any) -> Any:  # noqa: ANN401 (any JSON)
@@ -170,7 +183,11 @@ def _descriptor(read: _Descriptor) -> Descriptor:
 def _unit(written: int | str) -> int:
     if isinstance(written, int):
         return written
-    return Unit[written] if written in Unit.__members__ else -1
+    if written not in Unit.__members__:
+        known = ", ".join(unit.name for unit in Unit if unit)
+        msg = f"a limit's unit is one of {known}, not {short_repr(written)}"
+        raise InvalidRequest(msg)
+    return int(Unit[written])
 
 
 def write_json(answer: RateLimitResponse) -> bytes:
