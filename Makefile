@@ -106,7 +106,7 @@ requirements:  ## compile the pinned requirements again
 	  --no-header --no-annotate - -o requirements/pip.txt
 
 clean:  ## remove what was made
-	rm -rf $(VENV) $(VENV)-arq $(VENV)-bench $(VENV)-deploy $(VENV)-docs build .deploy-tools .servers .coverage* .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-arq $(VENV)-bench $(VENV)-deploy $(VENV)-docs build .deploy-tools .servers .coverage* .mypy_cache .mypy_worker.*.json .ruff_cache .pytest_cache .hypothesis
 
 .environment:
 	@tools/environment $(VENV) requirements/dev.txt

@@ -196,7 +196,7 @@ def test_what_is_wrong_with_files_is_told_with_their_lines(headgate: Headgate, t
 def test_the_quota_of_a_blocked_user_says_that_it_is_blocked(headgate: Headgate) -> None:
     """What is left under the limits is of no use to it; without a block there is no such line."""
     headgate("rules", "apply", EXAMPLES)
-    assert "blocked" not in headgate("quota", "mallory").out.splitlines()[0]
+    assert "blocked" not in headgate("quota", "mallory").out.splitlines()[1]
     headgate("blocks", "add", "--user", "mallory", "--reason", "scraping")
     assert headgate("quota", "mallory").out.splitlines()[1] == "blocked for good: scraping"
     assert "for good" not in headgate("quota", "mall").out

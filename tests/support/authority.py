@@ -38,7 +38,9 @@ class Authority:
         self.file = folder / f"{name}.pem"
         self.file.write_bytes(self._signed(self.name, self.key).public_bytes(serialization.Encoding.PEM))
 
-    def _signed(self, subject: x509.Name, key: ec.EllipticCurvePrivateKey) -> x509.Certificate:
+    def _signed(
+        self, subject: x509.Name, key: ec.EllipticCurvePrivateKey, address: str = "127.0.0.1"
+    ) -> x509.Certificate:
         now = datetime.now(UTC)
         is_own = subject == self.name
         return (
@@ -54,14 +56,14 @@ class Authority:
             .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
             .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(self.key.public_key()), critical=False)
             .add_extension(_usage(signs_certificates=is_own), critical=True)
-            .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))]), critical=False)
+            .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ip_address(address))]), critical=False)
             .sign(self.key, hashes.SHA256())
         )
 
-    def certificate(self, name: str) -> tuple[str, str]:
-        """The files of a certificate and of its key."""
+    def certificate(self, name: str, address: str = "127.0.0.1") -> tuple[str, str]:
+        """The files of a certificate for an address, and of its key."""
         key = ec.generate_private_key(ec.SECP256R1())
-        signed = self._signed(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)]), key)
+        signed = self._signed(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)]), key, address)
         files = self.folder / f"{name}.crt", self.folder / f"{name}.key"
         files[0].write_bytes(signed.public_bytes(serialization.Encoding.PEM))
         files[1].write_bytes(
