@@ -49,3 +49,22 @@ def test_a_data_directory_that_cannot_be_used_stops_the_start(headgate: Run, rul
     assert refused.returncode == 1
     assert refused.stderr.startswith(f"headgate: the data directory {rules} cannot be used: ")
     assert refused.stderr.count("\n") == 1
+
+
+def test_commands_in_the_folder_find_the_service_that_runs_on_it(
+    start: Start, headgate: Run, rules: Path, tmp_path: Path
+) -> None:
+    """`top` and `status` need neither address nor token there; after a kill they say what to set."""
+    folder = str(tmp_path / "data")
+    service = start("--rules", str(rules), redis_url="memory://", database_url="embedded://", data_dir=folder)
+    shown = headgate("top", "--once", data_dir=folder)
+    assert shown.returncode == 0, shown.stderr
+    assert f"headgate top  {service.admin_url}" in shown.stdout
+    shown = headgate("status", data_dir=folder, url=service.url)
+    assert shown.returncode == 0, shown.stderr
+    assert "no requests" in shown.stdout
+    service.signal(signal.SIGKILL)
+    service.wait()
+    refused = headgate("top", "--once", data_dir=folder)
+    assert refused.returncode == 1
+    assert "set HEADGATE_ADMIN_URL and HEADGATE_ADMIN_TOKEN" in refused.stderr

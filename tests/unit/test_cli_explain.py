@@ -9,7 +9,7 @@ import pytest
 
 from headgate import Limiter, Request
 from headgate.cli.explain import print_explanation
-from headgate.cli.quota import _remark, _where
+from headgate.cli.quota import _bar, _remark, _where
 from headgate.core.blocklist import BlockList
 from headgate.core.explanation import MAX_LOST
 from headgate.dataplane.inspection import explain
@@ -84,20 +84,21 @@ def test_what_is_left_out_is_counted(capsys: pytest.CaptureFixture[str]) -> None
 
 
 @pytest.mark.parametrize(
-    ("entry", "said"),
+    ("entry", "bar", "said"),
     [
-        ({"limit": None, "action": "allow"}, "not limited here"),
-        ({"limit": None, "action": "block"}, "blocked here"),
-        ({"depends_on": ["ip", "tenant"]}, "for each ip and tenant"),
-        ({"remaining": None}, ""),
-        ({"used": 3, "remaining": 7}, "███░░░░░░░"),
-        ({"used": 9, "remaining": 1}, "█████████░"),
-        ({"used": 10, "remaining": 0, "shared": True, "action": "log"}, "██████████ shared, watched"),
+        ({"limit": None, "action": "allow"}, "", "not limited here"),
+        ({"limit": None, "action": "block"}, "", "blocked here"),
+        ({"depends_on": ["ip", "tenant"]}, "", "for each ip and tenant"),
+        ({"remaining": None}, "", ""),
+        ({"used": 3, "remaining": 7}, "███░░░░░░░", ""),
+        ({"used": 9, "remaining": 1}, "█████████░", ""),
+        ({"used": 10, "remaining": 0, "shared": True, "action": "log"}, "██████████", "shared, watched"),
     ],
 )
-def test_a_limit_is_drawn_as_it_stands(entry: dict[str, Any], said: str) -> None:
+def test_a_limit_is_drawn_as_it_stands(entry: dict[str, Any], bar: str, said: str) -> None:
     """A bar shows how much is used; where there is no counter to show, the reason stands in its place."""
     usual = {"limit": "10/minute", "action": "reject", "depends_on": [], "shared": False, "used": 0, "remaining": 10}
+    assert _bar(usual | entry).plain == bar
     assert _remark(usual | entry).plain == said
 
 

@@ -102,6 +102,36 @@ def test_what_may_stand_below_has_a_line_of_its_own(
         assert body[-1].endswith("b" * 32)
 
 
+def test_what_stands_below_all_rows_alike_is_written_once(
+    terminal: Callable[[int], None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In a wide terminal it has a column, as always; of one row it stands below."""
+    rows = [("search", "5/minute", "active", "rules.yaml"), ("login", "10/hour", "active", "")]
+    for width, last in ((80, " login   10/hour   active"), (24, " all: state active")):
+        terminal(width)
+        print_rows(("rule", "limits", "state", "owner"), rows, whole=["rule", "limits"])
+        shown = capsys.readouterr().out
+        assert shown.splitlines()[-1].rstrip() == last
+        assert "owner" in shown
+        assert "rules.yaml" in shown
+    print_rows(("rule", "limits", "state", "owner"), rows[:1], whole=["rule", "limits"])
+    assert capsys.readouterr().out.splitlines()[-2:] == ["   state active", "   owner rules.yaml"]
+
+
+def test_what_can_be_spared_is_left_out_first(
+    terminal: Callable[[int], None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A picture of what a number says already, for example."""
+    for width in (40, 20):
+        terminal(width)
+        print_rows(
+            ("rule", "left", "bar"), [("search", "5", "█████░░░░░")], numbers=["left"], whole=["bar"], spare=["bar"]
+        )
+        shown = capsys.readouterr().out
+        assert ("█" in shown) is (width == 40)
+        assert len(shown.partition("─\n")[2].splitlines()) == 1
+
+
 def test_nothing_is_left_out_without_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     """In a pipe or file every row is one line, however long."""
     print_rows([f"column {number}" for number in range(20)], [["word " * 15] * 20])

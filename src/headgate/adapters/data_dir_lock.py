@@ -27,7 +27,7 @@ def claimed(data_dir: Path, parts: Sequence[str], who: str) -> Iterator[None]:
     locks = []
     try:
         for part in parts:
-            file = data_dir / f"serve-{part}.lock"
+            file = _lock_file(data_dir, part)
             try:
                 make_private_folder(data_dir)
                 lock = take_lock(file)
@@ -47,10 +47,23 @@ def claimed(data_dir: Path, parts: Sequence[str], who: str) -> Iterator[None]:
             lock.release()
 
 
-def _named(file: Path) -> str:
-    """What the other service says of itself; nothing if it has not said it yet."""
+def claimant(data_dir: Path, part: str) -> str:
+    """What the last service with this part of a data directory said of itself, or nothing."""
+    return _said(_lock_file(data_dir, part))
+
+
+def _lock_file(data_dir: Path, part: str) -> Path:
+    return data_dir / f"serve-{part}.lock"
+
+
+def _said(file: Path) -> str:
     with suppress(OSError, UnicodeDecodeError):
         said = file.read_text(encoding="utf-8").strip()
-        if said and said.isprintable():
-            return f" ({said})"
+        return said if said.isprintable() else ""
     return ""
+
+
+def _named(file: Path) -> str:
+    """What the other service says of itself; nothing if it has not said it yet."""
+    said = _said(file)
+    return f" ({said})" if said else ""

@@ -62,12 +62,13 @@ def print_rows(
     whole: Sequence[str] = (),
     long: Sequence[str] = (),
     below: Sequence[str] = (),
+    spare: Sequence[str] = (),
 ) -> None:
     """A table, as wide as its terminal.
 
     Numbers stand on the right, and like times and columns that are `whole` they are never folded; texts are, and are
-    cut after a glance unless they are `long`. If there is no room, columns that may stand `below` each row do, and
-    then the last ones.
+    cut after a glance unless they are `long`. If there is no room, columns that are `spare` are left out, those that
+    may stand `below` each row do, and then the last ones. Texts below that are the same in all rows are written once.
     """
     if not rows:
         print_note("there are none")
@@ -78,14 +79,21 @@ def print_rows(
     width = out.width if out.is_terminal else sys.maxsize
     widths = fitting(visible, width)
     if not widths:
+        visible = [column for column in visible if column.heading.plain not in spare]
+        widths = fitting(visible, width)
+    if not widths:
         under = [column for column in visible if column.heading.plain in below]
         visible = [column for column in visible if column.heading.plain not in below]
         widths = fitting(visible, width)
     while not widths and len(visible) > 1:
         under.insert(0, visible.pop())
         widths = fitting(visible, width)
+    same = [column for column in under if column.is_same]
+    under = [column for column in under if not column.is_same]
     for line in lines(out, visible, widths or [max(1, width - 1)], under):
         out.print(line, soft_wrap=True)
+    if same:
+        print_note(" all: " + ", ".join(f"{column.heading.plain} {column.cells[0].plain}" for column in same))
 
 
 def print_line(text: Text) -> None:

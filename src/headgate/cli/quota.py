@@ -14,6 +14,7 @@ from headgate.cli.tables import printable
 from headgate.cli.verdict_table import span
 
 _BAR = 10
+_BAR_HEADING = " "
 _TIGHT = 0.2
 
 
@@ -49,9 +50,11 @@ def _print(answer: dict[str, Any], block: dict[str, Any] | None) -> None:
 
 def print_limits(entries: Sequence[dict[str, Any]]) -> None:
     """A table of a user's limits as they stand."""
-    headings = ("rule", "where", "limit", "used", "left", "full in", "")
+    headings = ("rule", "where", "limit", "used", "left", "full in", _BAR_HEADING, "")
     numbers = ["limit", "used", "left", "full in"]
-    print_rows(headings, [_row(entry) for entry in entries], numbers=numbers, whole=[""], long=["where"], below=[""])
+    rows = [_row(entry) for entry in entries]
+    whole = [_BAR_HEADING, ""]
+    print_rows(headings, rows, numbers=numbers, whole=whole, long=["where"], below=[""], spare=[_BAR_HEADING])
 
 
 def _row(entry: dict[str, Any]) -> tuple[str | Styled, ...]:
@@ -63,6 +66,7 @@ def _row(entry: dict[str, Any]) -> tuple[str | Styled, ...]:
         f"{entry['used']}" if known else "",
         f"{entry['remaining']}" if known else "",
         span(entry["reset_after"]) if entry["used"] else "",
+        _bar(entry),
         _remark(entry),
     )
 
@@ -77,19 +81,21 @@ def _where(entry: dict[str, Any]) -> str:
     return " ".join(conditions) or "everywhere"
 
 
+def _bar(entry: dict[str, Any]) -> Styled:
+    """How much is used, where there is a counter."""
+    if entry["limit"] is None or entry["depends_on"] or entry["remaining"] is None:
+        return Styled()
+    left = entry["remaining"] / (entry["used"] + entry["remaining"])
+    filled = round(_BAR * (1 - left))
+    style = "red" if not entry["remaining"] else "yellow" if left < _TIGHT else "green"
+    return Styled.assemble(("█" * filled, style), ("░" * (_BAR - filled), "dim"))
+
+
 def _remark(entry: dict[str, Any]) -> Styled:
-    """A bar of what is used, or what there is to say in its place."""
+    """Whose counter it is, and whether it refuses; why there is none."""
     if entry["limit"] is None:
         return Styled("not limited here", "green") if entry["action"] == "allow" else Styled("blocked here", "red")
     if entry["depends_on"]:
         return Styled(f"for each {' and '.join(entry['depends_on'])}", "dim")
-    if entry["remaining"] is None:
-        return Styled()
-    whole = entry["used"] + entry["remaining"]
-    left = entry["remaining"] / whole
-    filled = round(_BAR * (1 - left))
-    style = "red" if not entry["remaining"] else "yellow" if left < _TIGHT else "green"
     remarks = [*(["shared"] if entry["shared"] else []), *(["watched"] if entry["action"] == "log" else [])]
-    return Styled.assemble(
-        ("█" * filled, style), ("░" * (_BAR - filled), "dim"), (f" {', '.join(remarks)}" if remarks else "", "dim")
-    )
+    return Styled("" if entry["remaining"] is None else ", ".join(remarks), "dim")

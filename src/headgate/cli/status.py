@@ -9,6 +9,7 @@ from headgate.cli.admin_client import admin_settings, at, open_client
 from headgate.cli.exchange import call_http
 from headgate.cli.options import Json, Token, Url
 from headgate.cli.output import counted, moment, print_fields, print_json, print_rows
+from headgate.cli.running_service import of_running_service
 from headgate.cli.top_screen import PARTS, STATES
 from headgate.errors import HeadgateError, InvalidSettings
 from headgate.settings import Settings
@@ -24,7 +25,7 @@ def status(url: Url = None, token: Token = None, *, as_json: Json = False) -> in
 
     Exit code 0: all is well, 2: it is not ready or a process is behind, 1: no answer.
     """
-    chosen = admin_settings(url, token)
+    chosen = of_running_service(admin_settings(url, token))
     service = _service(chosen)
     control = _control(chosen)
     if as_json:

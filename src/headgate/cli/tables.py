@@ -60,6 +60,13 @@ class Column:
         return max(self.heading.cell_len, *(each.cell_len for each in self.cells))
 
     @property
+    def is_same(self) -> bool:
+        """Whether it says the same of several rows: a name or a word, no figure and nothing that is to be copied."""
+        texts = {each.plain for each in self.cells}
+        is_text = self.side == "left" and not (self.is_whole or self.is_long)
+        return is_text and len(self.cells) > 1 and len(texts) == 1 and texts != {""}
+
+    @property
     def narrowest(self) -> int:
         """The width that it has to have, so that nothing of it is cut."""
         least = 0 if self.is_long else -(-self.widest // _MAX_LINES)

@@ -14,6 +14,7 @@ from headgate.adapters.clock import monotonic, sleep
 from headgate.cli.admin_client import AdminClient, admin_settings, at, open_client
 from headgate.cli.options import Json, Token, Url
 from headgate.cli.output import console, print_json
+from headgate.cli.running_service import of_running_service
 from headgate.cli.top_screen import Screen, screen
 from headgate.errors import HeadgateError, InvalidSettings, NotFound
 from headgate.settings import Settings
@@ -51,7 +52,7 @@ def top(
 
     With --json it prints the figures once, for programs. Where the output is no terminal, it draws once.
     """
-    chosen = admin_settings(url, token)
+    chosen = of_running_service(admin_settings(url, token))
     if chosen.admin_url is None:
         raise InvalidSettings(_NO_ADDRESS)
     out = console()
