@@ -628,3 +628,25 @@ def test_decisions_of_leases_are_counted_as_such() -> None:
         scene.recorder.offer(request, None, verdict, 0.0)
     counts = scene.recorder.take_counts()[0]
     assert (sum(count.requests for count in counts), sum(count.caches.leases for count in counts)) == (3, 2)
+
+
+def test_refusals_by_different_rules_are_thinned_apart() -> None:
+    """A caller that one rule refuses without end is still seen when another rule begins to."""
+    scene = Scene([{"name": name, "action": "block", "match": {"endpoints": [f"/{name}"]}} for name in ("a", "b")])
+    for path in ("/a", "/b"):
+        for _ in range(12):
+            scene.check(path)
+    kept = Counter(event.endpoint for event in scene.recorder.take_events())
+    assert kept == {"/a": 10, "/b": 10}
+
+
+def test_shortcuts_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many paths callers invent, and also those that stand again in a later minute."""
+    monkeypatch.setattr(recorders, "MAX_SHORTCUTS", 3)
+    scene = Scene([{"name": "wide", "limits": "100000/hour", "sample": 0}])
+    for minute in range(2):
+        for number in range(10):
+            scene.check(f"/{minute}/{number}")
+            scene.check(f"/{number}")
+        scene.clock.advance(60)
+    assert 0 < len(scene.recorder._passing) <= 3
