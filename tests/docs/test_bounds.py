@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from headgate.core.endpoint import MAX_PATH
+from headgate.core.path import MAX_PATH
 from headgate.edge.acceptor import CloseReason
 from headgate.edge.fairness import SLICE_SECONDS
 from headgate.edge.http.application import Bounds

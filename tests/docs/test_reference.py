@@ -20,9 +20,9 @@ from headgate.adapters.memory import WhenFull
 from headgate.adapters.redis import REDIS_SCHEMES
 from headgate.cli.commands import application
 from headgate.core.decision import Source
-from headgate.core.endpoint import Spelling
 from headgate.core.failure_policy import OnStoreError
 from headgate.core.meter import Algorithm
+from headgate.core.path import Spelling
 from headgate.core.rule import (
     PER_ORDER,
     Action,

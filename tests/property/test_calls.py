@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.support.applications import hello, scope_of, sent
 
 from headgate.asgi import RateLimitMiddleware
-from headgate.core.endpoint import normalise_path
+from headgate.core.path import normalise_path
 from headgate.edge.frameworks.calls import call_of_asgi, call_of_wsgi, decoded_path, path_of
 from headgate.edge.problems import HttpProblem
 

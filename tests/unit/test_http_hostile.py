@@ -12,7 +12,7 @@ import pytest
 from tests.support.http_attacks import PARSING
 
 from headgate import Limiter
-from headgate.core.endpoint import MAX_PATH
+from headgate.core.path import MAX_PATH
 from headgate.edge.http.application import HttpRequest
 from headgate.edge.http.bodies import MAX_ATTRIBUTES, read_check, read_checks
 from headgate.edge.http.service import DecisionService

@@ -149,6 +149,7 @@ class BoundRule:
         "_overrides",
         "_subject",
         "_templates",
+        "counted_pattern",
         "is_watched",
         "rule",
     )
@@ -157,6 +158,8 @@ class BoundRule:
         """Choose the limits and the parts of the key."""
         self.rule = rule = compiled.rule
         self.is_watched = rule.action is Action.LOG
+        self.counted_pattern = pattern if "endpoint" in compiled.per else None
+        """Where each pattern of the rule has counters of its own."""
         self._calendars = calendars
         self._has_prices = bool(rule.cost)
         self._failure_policy = failure_policy_of(

@@ -113,7 +113,7 @@ class Explanation:
     left_out: int
     """How many more rules lost."""
     other_paths: tuple[str, ...] = ()
-    """What the path is to servers that read it in another way."""
+    """What the path is to servers that read it in another way, where other rules match that."""
 
     def as_dict(self, decisions: Callable[[str], Decision | None] = lambda _: None) -> dict[str, Any]:
         """For JSON; `decisions` says by a counter's key how it stands, where that is known."""
@@ -135,7 +135,8 @@ class Explanation:
 def explain(snapshot: Snapshot, request: Request, cost: int | None = None) -> Explanation:
     """Explain what `snapshot.plan` answers for the same request and cost."""
     plan = snapshot.plan(request, cost)
-    request_view, *other_views = RequestView.all_of(request, snapshot.rule_set)
+    ways = snapshot.readings(request.path or "/")
+    request_view, *other_views = [RequestView.of(request, reading, snapshot.rule_set) for reading in ways]
     rules = snapshot.rule_set.rules
     unmet_of = [unmet(rule, request_view) for rule in rules]
     fits = [RuleFit.of(rule, request_view) for rule, many in zip(rules, unmet_of, strict=True) if not many]

@@ -15,11 +15,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from headgate.core import endpoint
+from headgate.core.path import PLAIN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from headgate.core.address import Address
+    from headgate.core.path import Reading, Spelling
     from headgate.core.rule import Match
 
 
@@ -194,23 +196,35 @@ class PathIndex:
 
     def __init__(self, candidates: Sequence[Candidate]) -> None:
         """Sort the candidates by the spelling that their paths are compared in."""
-        groups: dict[endpoint.Spelling, list[Candidate]] = {endpoint.PLAIN: []}
+        groups: dict[Spelling, list[Candidate]] = {PLAIN: []}
         for candidate in candidates:
             groups.setdefault(candidate.match.spelling, []).append(candidate)
-        self._by_spelling = [(spelling, _PathTrie(group, spelling)) for spelling, group in groups.items()]
+        tries = [(spelling, _PathTrie(group, spelling)) for spelling, group in groups.items()]
+        self._first = tries[0][1]
+        """That of the plain spelling."""
+        self._others = sorted(tries[1:], key=lambda other: other[0].strip_parameters)
 
-    def trees(self, reading: endpoint.Reading) -> tuple[Node, ...]:
+    def trees(self, reading: Reading) -> tuple[Node, ...]:
         """The trees of all patterns that match a path, as one kind of server reads it."""
-        return tuple(tree for spelling, trie in self._by_spelling for tree in trie.trees(spelling.of_reading(reading)))
+        path = reading.normal(strip_parameters=False)
+        found = self._first.trees(path)
+        is_stripped = ";" not in reading.path
+        for spelling, trie in self._others:
+            if spelling.strip_parameters and not is_stripped:
+                path, is_stripped = reading.normal(strip_parameters=True), True
+            found += trie.trees(path if spelling.case_sensitive else path.casefold())
+        return tuple(found)
 
 
 class _PathTrie:
     """The patterns that are compared in one spelling."""
 
-    def __init__(self, candidates: Sequence[Candidate], spelling: endpoint.Spelling) -> None:
+    def __init__(self, candidates: Sequence[Candidate], spelling: Spelling) -> None:
         """Sort the candidates by pattern."""
         self._exact: dict[str, Node] = {}
         self._root = _Segment()
+        self._depth = 0
+        """How many segments the longest template or prefix has. What follows decides nothing."""
         # By shape: templates that differ only in the names of their parameters end at one node.
         groups: dict[tuple[bool, tuple[str | None, ...]], list[Candidate]] = {}
         for candidate in candidates:
@@ -224,6 +238,7 @@ class _PathTrie:
                 self._add(parts, build(group), is_prefix=is_prefix)
 
     def _add(self, parts: tuple[str | None, ...], tree: Node, *, is_prefix: bool) -> None:
+        self._depth = max(self._depth, len(parts))
         segment = self._root
         for part in parts:
             if part is None:
@@ -241,7 +256,7 @@ class _PathTrie:
         exact = self._exact.get(path)
         found = [] if exact is None else [exact]
         reached = [self._root]
-        for part in path[1:].split("/") if path != "/" else ():
+        for part in path[1:].split("/", self._depth) if path != "/" else ():
             next_segments = []
             for segment in reached:
                 if segment.prefix is not None:
@@ -249,7 +264,7 @@ class _PathTrie:
                 below = segment.below.get(part)
                 if below is not None:
                     next_segments.append(below)
-                if segment.parameter is not None:
+                if segment.parameter is not None and part:
                     next_segments.append(segment.parameter)
             reached = next_segments
             if not reached:

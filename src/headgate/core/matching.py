@@ -13,11 +13,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from headgate.core.address import Address, parse_address
+from headgate.core.address import parse_address
 from headgate.core.binding import Bound, BoundRule, CompiledRule, KeyPart, method_of
-from headgate.core.endpoint import readings
 from headgate.core.index import Candidate, Leaf, Node, PathIndex
 from headgate.core.meter import Calendars, check_cost
+from headgate.core.path import readings
 from headgate.core.request import method_problem
 from headgate.core.rule import ANY_PATH, Action, Rule, RuleSet, default_layer, rank
 from headgate.errors import InvalidRequest
@@ -25,7 +25,9 @@ from headgate.errors import InvalidRequest
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from headgate.core.address import Address
     from headgate.core.meter import Zones
+    from headgate.core.path import Reading
     from headgate.core.request import Request
     from headgate.core.rule import Override
     from headgate.core.units import Micros
@@ -102,7 +104,6 @@ class Snapshot:
         self._index = PathIndex(candidates)
         # Caches of what was worked out once, each large enough for all rules to be in use at the same time.
         self._most = max(_REMEMBERED, 2 * len(candidates))
-        self._addresses: dict[str, Address] = {}
         self._kinds: dict[tuple[str | None, str | None, str | None], _Kind] = {}
         """By path, method and tier as they were given."""
         self._settled: dict[tuple[tuple[Node, ...], str, str | None], _Kind] = {}
@@ -120,7 +121,7 @@ class Snapshot:
             cost = request.cost
         if cost is not None:
             check_cost(cost)
-        address = self.address(request.ip) if request.ip else None
+        address = parse_address(request.ip) if request.ip else None
         kind = self._kinds.get((request.path, request.method, request.tier)) or self._kind(request)
         winners = kind.winners if not kind.asking else self._winners_for(kind, request, address)
         if winners.gate is not None:
@@ -135,6 +136,8 @@ class Snapshot:
             side = shadows if bound_rule.is_watched else enforced
             if not bound_rule.bind(request, address, cost, names, side, own):
                 unlimited.append(bound_rule.rule)
+        if kind.readings and request.route:  # which several patterns of one rule are counted by
+            enforced, shadows = _each_counter_once(enforced), _each_counter_once(shadows)
         return _new(
             Plan,
             (
@@ -148,6 +151,13 @@ class Snapshot:
                 winners.template,
             ),
         )
+
+    def readings(self, path: str) -> list[Reading]:
+        """In which ways servers read a path; of those that the same patterns match, the first."""
+        by_trees: dict[tuple[Node, ...], Reading] = {}
+        for reading in readings(path):
+            by_trees.setdefault(self._index.trees(reading), reading)
+        return list(by_trees.values())
 
     def _winners_for(self, kind: _Kind, request: Request, address: Address | None) -> _Winners:
         if kind.readings:
@@ -168,7 +178,7 @@ class Snapshot:
         trees = self._index.trees(ways[0])
         kind = self._settled_kind((trees, method, tier), can_be_remembered)
         if len(ways) > 1:
-            found = dict.fromkeys((trees, *(self._index.trees(reading) for reading in ways[1:])))
+            found = dict.fromkeys([trees, *map(self._index.trees, ways[1:])])
             if len(found) > 1:
                 kind = _of_readings([self._settled_kind((each, method, tier), can_be_remembered) for each in found])
         if can_be_remembered:
@@ -214,14 +224,6 @@ class Snapshot:
             self._remember(self._bound_rules, (winner.rank, tier), bound_rule)
         return bound_rule
 
-    def address(self, text: str) -> Address:
-        """An address as rules and blocks see it; `InvalidRequest` if it is none."""
-        address = self._addresses.get(text)
-        if address is None:
-            address = parse_address(text)
-            self._remember(self._addresses, text, address)
-        return address
-
     def _remember(self, known: dict[Any, Any], name: object, value: object) -> None:
         if len(known) >= self._most:
             known.clear()
@@ -242,9 +244,14 @@ def _union(winners: list[_Winners]) -> _Winners:
     limited = [each for each in winners if each.gate is None]
     if not limited:
         return winners[0]
-    rules = {bound_rule.rule.name: bound_rule for each in reversed(limited) for bound_rule in reversed(each.rules)}
+    found = [bound_rule for each in limited for bound_rule in each.rules]
+    rules = {(bound_rule.rule.name, bound_rule.counted_pattern): bound_rule for bound_rule in reversed(found)}
     template = next((each.template for each in limited if each.template is not None), None)
     return _Winners(None, tuple(reversed(rules.values())), template)
+
+
+def _each_counter_once(bounds: list[Bound]) -> list[Bound]:
+    return list({bound.hit.key: bound for bound in bounds}.values())
 
 
 def _is_template(pattern: str) -> bool:

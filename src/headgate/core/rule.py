@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from headgate.core import endpoint
 from headgate.core.failure_policy import OnOverload, OnShortfall, OnStoreError
 from headgate.core.meter import Algorithm
+from headgate.core.path import PLAIN
 from headgate.core.spread import EXACT, Spread
 from headgate.core.units import SECOND, Micros
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
     from headgate.core.address import Network
     from headgate.core.limit import Limit
+    from headgate.core.path import Spelling
 
 DEFAULT_MAX_DELAY: Final[Micros] = 2 * SECOND
 ATTRIBUTE: Final = "attribute:"
@@ -48,7 +50,7 @@ class Match:
     tiers: tuple[str, ...] = ()
     ip_ranges: tuple[Network, ...] = ()
     attributes: tuple[tuple[str, str], ...] = ()
-    spelling: endpoint.Spelling = endpoint.PLAIN
+    spelling: Spelling = PLAIN
     """How paths are compared with `endpoints`."""
 
     @property

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from headgate.core import endpoint
 from headgate.core.address import parse_address
 from headgate.core.binding import method_of
-from headgate.core.endpoint import Reading, readings
+from headgate.core.path import PLAIN
 from headgate.core.rule import ANY_PATH, rank
 from headgate.errors import short_repr
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from headgate.core.address import Address, Network
+    from headgate.core.path import Reading
     from headgate.core.request import Request
     from headgate.core.rule import Match, Rank, Rule, RuleSet
 
@@ -39,15 +40,17 @@ class RequestView:
     attributes: Mapping[str, str]
 
     @classmethod
-    def all_of(cls, request: Request, rule_set: RuleSet) -> list[RequestView]:
-        """Bring a request into the shape that conditions are compared with, once for each reading of its path."""
-        tier = rule_set.tier_of(request.tier)
-        address = parse_address(request.ip) if request.ip else None
-        rest = (tier, request.ip, address, request.attributes)
-        return [
-            cls(method_of(request), endpoint.PLAIN.of_reading(reading), reading, *rest)
-            for reading in readings(request.path or "/")
-        ]
+    def of(cls, request: Request, reading: Reading, rule_set: RuleSet) -> RequestView:
+        """Bring a request into the shape that conditions are compared with, for one reading of its path."""
+        return cls(
+            method_of(request),
+            PLAIN.of_reading(reading),
+            reading,
+            rule_set.tier_of(request.tier),
+            request.ip,
+            parse_address(request.ip) if request.ip else None,
+            request.attributes,
+        )
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -98,7 +101,7 @@ def _is_at(pattern: str, match: Match, request_view: RequestView) -> bool:
 def _path(match: Match, request_view: RequestView) -> str:
     """The path, in the spelling that a rule compares it in."""
     spelling = match.spelling
-    return request_view.path if spelling == endpoint.PLAIN else spelling.of_reading(request_view.reading)
+    return request_view.path if spelling == PLAIN else spelling.of_reading(request_view.reading)
 
 
 _Unmet: TypeAlias = tuple[str, str | None, "Sequence[str | Network]"]

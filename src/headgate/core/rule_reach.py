@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from headgate.core import endpoint
 from headgate.core.limit import Rate
+from headgate.core.path import has_control
 from headgate.core.rule import ANY_PATH, Action, default_layer, rank
 from headgate.core.rule_fit import RuleFit, outranked
 
@@ -82,7 +83,7 @@ def _slot(rule: Rule) -> object:
 
 def _never_matches(rule: Rule) -> str | None:
     patterns = rule.match.endpoints
-    if patterns and all(endpoint.has_control(pattern) for pattern in patterns):
+    if patterns and all(has_control(pattern) for pattern in patterns):
         return "its endpoints have control characters, and requests with such paths are refused"
     return None
 

@@ -6,6 +6,7 @@ import logging
 import threading
 from typing import TYPE_CHECKING, Final, Protocol
 
+from headgate.core.address import parse_address
 from headgate.core.matching import Plan, Snapshot
 from headgate.core.request import Request
 from headgate.core.rule import Action, Rule, RuleSet
@@ -125,7 +126,7 @@ class Snapshots:
             raise _not_a_request(request)
         request.check()
         snapshot, now = self.current, self.clock()
-        block = blocks.find(request, snapshot.address(request.ip) if request.ip else None, now)
+        block = blocks.find(request, parse_address(request.ip) if request.ip else None, now)
         if block is None:
             return None
         return Plan(snapshot.number, (), (), block.gate(now), (), None, request.assumed)

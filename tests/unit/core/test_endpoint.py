@@ -6,7 +6,8 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from headgate.core.endpoint import Kind, canonical, kind, normalise_path, problem, segments
+from headgate.core.endpoint import Kind, canonical, kind, problem, segments
+from headgate.core.path import normalise_path
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-from headgate.core.endpoint import MAX_PATH, normalise_path, path_problem, percent_decoded
+from headgate.core.path import MAX_PATH, normalise_path, path_problem, percent_decoded
 from headgate.errors import InvalidRequest
 
 
@@ -186,7 +186,9 @@ CONTROLS = ["%00", "%09", "%0a", "%0D", "%1f", "%7F", "%C2%85", "\x00", "\t", "\
 
 
 @pytest.mark.parametrize("control", CONTROLS, ids=ascii)
-@pytest.mark.parametrize("path", ["/api/search{}", "/api{}/search", "{}", "/{}/../api/search", "http://x/a{}?b"])
+@pytest.mark.parametrize(
+    "path", ["/api/search{}", "/api{}/search", "{}", "/{}/../api/search", "http://x/a{}?b", "/a#{}b"]
+)
 def test_a_path_with_a_control_character_is_refused(path: str, control: str) -> None:
     """Servers disagree on what follows one, so it could reach a resource around its rule. In a query it is harmless."""
     given_path = path.format(control)
@@ -227,8 +229,7 @@ def test_a_path_that_is_too_long_is_refused() -> None:
     """Nothing of it is decoded or cut off; a query may be of any length."""
     assert normalise_path("/../" * (MAX_PATH // 4 - 1) + "api") == "/api"
     assert len(normalise_path("/" + "a" * (MAX_PATH - 1) + "?" + "q" * 1_000_000)) == MAX_PATH
-    assert normalise_path("/a#" + "%" * 1_000_000) == "/a"
-    for path in ("/." * MAX_PATH + "/api", "/" + "a" * MAX_PATH, "/" + "%" * 1_000_000):
+    for path in ("/." * MAX_PATH + "/api", "/" + "a" * MAX_PATH, "/" + "%" * 1_000_000, "/a#" + "/" * MAX_PATH):
         with pytest.raises(InvalidRequest, match="a path has at most 8192 characters"):
             normalise_path(path)
         assert path_problem(path) == "a path has at most 8192 characters"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+import re
+from itertools import product
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 import pytest
@@ -10,12 +12,15 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.unit.core.test_matching_reference import RULES, TIERS, named, no_zones
 
-from headgate.core.endpoint import MAX_PATH, Spelling, readings
 from headgate.core.explanation import explain
 from headgate.core.matching import Snapshot
 from headgate.core.parsing.rule_set import parse_rule_set
+from headgate.core.path import MAX_PATH, Spelling, readings
 from headgate.core.request import Request
 from headgate.testing import FakeClock
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 SEARCH = {"name": "search", "match": {"endpoints": ["/search/{term}"]}, "per": ["ip"], "limits": "1/day"}
 FILES = {"name": "files", "match": {"endpoints": ["/files/*"]}, "per": ["ip"], "limits": "1/day"}
@@ -50,7 +55,18 @@ def deciding(made: Snapshot, path: str) -> list[str]:
         ("/files/a/..%2f..%2fx", ["files"]),
         ("/files/x/../../y", ["files"]),
         ("/files//../x", ["files"]),
-        ("/files\\..\\x", []),
+        ("/search\\a%5Cb", ["search"]),
+        ("/search\\a%5C..%5C..%5Cb", ["search"]),
+        ("/search/x/../a%2F%2e%2e", ["search"]),
+        ("/x/../files%2F..%2Fa", ["files"]),
+        ("/files/a/%2e%2e%2F..%2F..%2Fx/../b", ["files"]),
+        ("/files\\..\\x", ["files"]),
+        ("/files//%2e%2e/../x", ["files"]),
+        ("//host/search/a", ["search"]),
+        ("/\\host/x/../search/a", ["search"]),
+        ("//search/a", ["search"]),
+        ("/search//a", ["search"]),
+        ("/search/a/", ["search"]),
         ("/x/..%5cfiles/a", ["files"]),
         ("/x/../files/a", ["files"]),
         ("/search/..%2ffiles%2fa", ["files", "search"]),
@@ -97,6 +113,31 @@ def test_parameters_are_cut_off_in_each_reading() -> None:
     assert deciding(made, "/files/..;v=1/x") == ["files"]
 
 
+def test_each_pattern_of_a_rule_counts_what_a_back_end_may_take_for_it() -> None:
+    """Per endpoint a rule has a counter for each pattern: where the readings lead to several, all of them count."""
+    match = {"endpoints": ["/items/{id}", "/items/{id}/{sub}", "/items/*"]}
+    made = snapshot({"name": "items", "match": match, "per": ["user", "endpoint"], "limits": "5/day"})
+    request = Request(user="u", path="/items/a%5Cb%5Cc")
+    patterns = [bound.hit.key.split("e=")[1] for bound in made.plan(request).enforced]
+    assert len(patterns) == len(set(patterns)) == 2
+    assert made.plan(Request(user="u", path="/items/x")).enforced[0].hit.key in {
+        bound.hit.key for bound in made.plan(request).enforced
+    }
+    (layer,) = explain(made, request).layers
+    assert layer.winner is not None
+    assert layer.winner.bounds == made.plan(request).enforced
+    assert len(made.plan(request._replace(route="/items/{name}")).enforced) == 1, "the route is the one counter"
+
+
+def test_an_explanation_compares_the_rules_with_few_readings() -> None:
+    """Of readings that the same patterns match, the first: a rule set may have 20,000 rules."""
+    path = "/search/../b%2Fc//%2e%2e/d\\e"
+    assert len(readings(path)) > 10
+    assert [reading.path for reading in snapshot(FILES).readings(path)] == ["/search/../b/c//../d/e"]
+    seen = [Spelling().of_reading(reading) for reading in snapshot(SEARCH, FILES).readings("/search/..%2Ffiles")]
+    assert seen == ["/files", "/search/../files", "/search/..%2Ffiles"]
+
+
 def test_an_explanation_names_the_other_readings() -> None:
     """`explain` says what else the path is, and which rules apply for that reason."""
     made = snapshot(SEARCH, FILES, HEALTH)
@@ -119,20 +160,63 @@ def test_usual_paths_have_one_reading(path: str) -> None:
 def test_readings_are_few_and_long_paths_have_them_too() -> None:
     """However a path is written, there is a bound on its readings; it may be as long as any other."""
     worst = ("/a%2F\\..//./" * MAX_PATH)[: MAX_PATH - 2] + "#/"
-    assert len(readings(worst)) <= 16
+    assert len(readings(worst)) <= 40
     made = snapshot(SEARCH)
     assert deciding(made, "/search/" + "\\" * (MAX_PATH - 8)) == ["search"]
     assert deciding(made, "/search/" + "%2F." * ((MAX_PATH - 8) // 4)) == ["search"]
 
 
+def test_empty_segments_may_be_segments() -> None:
+    """To a back end that keeps them, a path with a double slash is below a prefix and is no template's."""
+    cheap = {"name": "one", "match": {"endpoints": ["/files/{name}"]}, "layer": "l", "limits": "1000/minute"}
+    dear = {"name": "all", "match": {"endpoints": ["/files/*"]}, "layer": "l", "limits": "5/minute"}
+    made = snapshot(cheap, dear)
+    assert deciding(made, "/files/name") == deciding(made, "/files/name/") == ["one"]
+    assert deciding(made, "/files//name") == deciding(made, "/files%2F/name") == ["all", "one"]
+    assert deciding(snapshot(cheap), "/files//") == []
+
+
 def _as_flask(path: str) -> str:
-    return unquote(path.partition("?")[0])
+    return unquote(path)
 
 
 def _as_express(path: str) -> str:
-    return "/".join(unquote(part).replace("/", "%2F") for part in path.partition("?")[0].split("/"))
+    return "/".join(unquote(part).replace("/", "%2F") for part in path.split("/"))
 
 
+def _whatwg(path: str) -> str:
+    """`new URL(path, "http://host").pathname`: the path state of the URL Standard, for an http URL.
+
+    https://url.spec.whatwg.org/#path-state
+    """
+    path = re.split("[?#]", path.replace("\\", "/"))[0]
+    if path.startswith("//"):
+        path = "/" + path.lstrip("/").partition("/")[2]
+    found: list[str] = []
+    parts = path[1:].split("/")
+    for place, part in enumerate(parts, 1):
+        plain = part.lower().replace("%2e", ".")
+        if plain == "..":
+            found = found[:-1]
+        elif plain != ".":
+            found.append(part)
+        if plain in {".", ".."} and place == len(parts):
+            found.append("")
+    return "/" + "/".join(found)
+
+
+def _java(path: str) -> str:
+    """`java.net.URI.normalize`: dots that are not encoded are resolved, and double slashes merged."""
+    found: list[str] = []
+    for part in path.partition("#")[0].split("/"):
+        if part == "..":
+            found = found[:-1]
+        elif part not in {"", "."}:
+            found.append(part)
+    return "/" + "/".join(found)
+
+
+RESOLVERS: tuple[Callable[[str], str], ...] = (str, _whatwg, _java)
 BACK_ENDS = (_as_flask, _as_express)
 HOSTILE = st.lists(
     st.sampled_from(["/", "//", "\\", "..", ".", "%2e", "%2F", "%5C", "a", "b", "files", "search", "%25", "#", ";"]),
@@ -143,13 +227,18 @@ HOSTILE = st.lists(
 @settings(max_examples=400, deadline=None)
 @example("files/..%2Fa")
 @example("search/a%5Cb")
+@example("search\\a%5Cb")
+@example("/host/search/a")
 @given(HOSTILE)
 def test_what_a_back_end_routes_is_what_rules_see(path: str) -> None:
-    """The path that a back end routes by, if it resolves nothing, is among the readings."""
+    """The path that a back end routes by is among the readings, whether it parses it as a URL first or not."""
     path = f"/{path}"
     seen = {Spelling().of_reading(reading) for reading in readings(path)}
-    for back_end in BACK_ENDS:
-        assert "/" + "/".join(filter(None, back_end(path).split("/"))) in seen
+    kept = {reading.rstrip("/") for reading in seen}
+    for resolve, back_end in product(RESOLVERS, BACK_ENDS):
+        routed = back_end(resolve(path)).rstrip("/")
+        assert "/" + "/".join(filter(None, routed.split("/"))) in seen
+        assert routed in kept or "//" not in routed
 
 
 @settings(max_examples=100, deadline=None)

@@ -24,13 +24,13 @@ def snapshot(rules: int) -> Snapshot:
 
 
 def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However many paths, methods and addresses callers make up, a snapshot remembers a fixed number of them."""
+    """However many paths and methods callers make up, a snapshot remembers a fixed number of them."""
     monkeypatch.setattr(matching, "_REMEMBERED", 8)
     rules = snapshot(3)
     for number in range(100):
         plan = rules.plan(Request(path=f"/p1/{number}", method=f"M{number}", ip=f"192.0.2.{number}"))
         assert [bound.rule.name for bound in plan.enforced] == ["r1"]
-        for known in (rules._kinds, rules._settled, rules._bound_rules, rules._addresses):
+        for known in (rules._kinds, rules._settled, rules._bound_rules):
             assert len(known) <= 8
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headgate.core.endpoint import path_problem
+from headgate.core.path import path_problem
 from headgate.core.request import Request, method_problem
 from headgate.errors import InvalidRequest
 from headgate.sync import Limiter

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Final
 
 from headgate.core import endpoint
 from headgate.core.address import parse_network
-from headgate.core.endpoint import Spelling
 from headgate.core.parsing.fields import NAME, unusable
+from headgate.core.path import PLAIN, Spelling
 from headgate.core.rule import ATTRIBUTE, PER_ORDER, Match
 from headgate.errors import short_repr
 
@@ -46,7 +46,7 @@ def _spelling(given: Fields, endpoints: tuple[str, ...], usual: Spelling) -> Spe
         for name in Spelling._fields:
             if given.has(name):
                 given.problem("says how paths are compared with endpoints, and there are none", name)
-        return endpoint.PLAIN
+        return PLAIN
     read = spelling(given, usual)
     if read.strip_parameters:
         for pattern in endpoints:

@@ -8,21 +8,21 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
-from headgate.core.endpoint import PLAIN
 from headgate.core.failure_policy import OnOverload, OnShortfall, OnStoreError
 from headgate.core.meter import ALGORITHMS, Algorithm
 from headgate.core.parsing.fields import Fields, name_problem
 from headgate.core.parsing.limits import fit_problems, rule_limits
 from headgate.core.parsing.match import METHOD, match, per
 from headgate.core.parsing.spread import spread
+from headgate.core.path import PLAIN
 from headgate.core.rule import DEFAULT_MAX_DELAY, Action, Response, Rule, default_layer
 from headgate.core.spread import RegionMode, SpreadMode
 from headgate.core.units import MAX_AMOUNT
 from headgate.errors import short_repr
 
 if TYPE_CHECKING:
-    from headgate.core.endpoint import Spelling
     from headgate.core.parsing.fields import Path
+    from headgate.core.path import Spelling
     from headgate.core.units import Micros
     from headgate.errors import Problem
 

@@ -10,12 +10,12 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from headgate.core.api_key import is_meant_as_ours
-from headgate.core.endpoint import PLAIN, Spelling
 from headgate.core.limit import Rate
 from headgate.core.parsing.fields import Fields, name_problem
 from headgate.core.parsing.limits import fit_problems, limits
 from headgate.core.parsing.match import spelling
 from headgate.core.parsing.rule import rule
+from headgate.core.path import PLAIN, Spelling
 from headgate.core.rule import Override, Rule, RuleSet, Tier
 from headgate.core.rule_data import rule_data
 from headgate.errors import InvalidLimit, InvalidRules, Problem, short_repr

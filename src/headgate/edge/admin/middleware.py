@@ -18,7 +18,7 @@ from urllib.parse import quote, unquote_to_bytes
 
 from starlette.datastructures import MutableHeaders
 
-from headgate.core.endpoint import MAX_PATH
+from headgate.core.path import MAX_PATH
 from headgate.edge.admin.problems import problem
 from headgate.edge.admin.sessions import credential
 from headgate.edge.fairness import RoundRobin

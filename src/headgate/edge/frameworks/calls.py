@@ -15,7 +15,7 @@ from functools import cache, lru_cache
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from headgate.core.endpoint import MAX_PATH, has_control
+from headgate.core.path import MAX_PATH, has_control
 from headgate.core.request import NO_ATTRIBUTES, Request
 from headgate.dataplane.identity import UnauthenticatedCall
 from headgate.edge.problems import HttpProblem

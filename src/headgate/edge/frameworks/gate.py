@@ -8,8 +8,9 @@ import re
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from headgate.core.endpoint import canonical, matches, normalise_path
+from headgate.core.endpoint import canonical, matches
 from headgate.core.endpoint import problem as pattern_problem
+from headgate.core.path import normalise_path
 from headgate.core.problem import CONTENT_TYPE
 from headgate.core.verdict import bare_plan
 from headgate.core.verdict import verdict as verdict_of

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from headgate.core import headers
-from headgate.core.endpoint import matches, normalise_path
+from headgate.core.endpoint import matches
+from headgate.core.path import normalise_path
 from headgate.core.problem import CONTENT_TYPE
 from headgate.core.rule import Action
 

@@ -11,7 +11,7 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qs
 
-from headgate.core.endpoint import MAX_PATH, is_too_long
+from headgate.core.path import MAX_PATH, is_too_long
 from headgate.dataplane.identity import UnauthenticatedCall
 from headgate.edge.problems import HttpProblem
 from headgate.errors import InvalidRequest, short_repr

@@ -14,7 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from headgate.adapters.clock import clock_in_ns
-from headgate.core.endpoint import MAX_PATH, percent_decoded
+from headgate.core.path import MAX_PATH, percent_decoded
 from headgate.edge.acceptor import Acceptor, ClosedConnections
 from headgate.edge.fairness import TimeSlice
 from headgate.edge.http.application import Bounds

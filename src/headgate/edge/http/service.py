@@ -9,10 +9,11 @@ from contextlib import suppress
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
 
-from headgate.core.endpoint import path_problem
+from headgate.core.address import parse_address
 from headgate.core.headers import Reset
 from headgate.core.ids import new_id
 from headgate.core.metrics import Sample, exposition, summed
+from headgate.core.path import path_problem
 from headgate.core.request import method_problem
 from headgate.dataplane.identity import Identity
 from headgate.edge.access import Access
@@ -317,7 +318,7 @@ class _Batches:
     def _refuse_invalid(self, requests: Sequence[Request]) -> None:
         for request in requests:
             if request.ip:
-                self._limiter.snapshots.current.address(request.ip)
+                parse_address(request.ip)
             wrong = path_problem(request.path or "/") or method_problem(request.method or "")
             if wrong is not None:
                 raise InvalidRequest(wrong)

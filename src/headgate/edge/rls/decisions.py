@@ -18,10 +18,10 @@ from headgate.core import problem
 from headgate.core.address import parse_address
 from headgate.core.api_key import looks_like_api_key, public_name
 from headgate.core.decision import Source
-from headgate.core.endpoint import path_problem
 from headgate.core.headers import Reset, until_reset
 from headgate.core.matching import Plan
 from headgate.core.meter import Algorithm
+from headgate.core.path import path_problem
 from headgate.core.request import Request, method_problem
 from headgate.core.rule import DESCRIPTOR_KEYS, Action, Response, Rule
 from headgate.core.units import DAY, HOUR, MINUTE, SECOND, WEEK
