@@ -11,7 +11,12 @@ import pytest
 from headgate import InvalidRequest, Limiter, StoreError
 from headgate.core import degraded
 from headgate.core.api_key import RANDOM_BYTES, new_api_key
+from headgate.core.metrics import Sample
+from headgate.dataplane.limiter import run_now
+from headgate.edge.http.application import HttpRequest
+from headgate.edge.http.service import DecisionService
 from headgate.edge.rls.decisions import UNMATCHABLE, DescriptorCheck, RateLimits, prepare
+from headgate.edge.rls.malformed import MalformedCalls
 from headgate.edge.rls.messages import (
     Code,
     CurrentLimit,
@@ -21,10 +26,12 @@ from headgate.edge.rls.messages import (
     RateLimitResponse,
     Unit,
 )
+from headgate.protocols.http1.messages import Head
 
 if TYPE_CHECKING:
     from headgate import Request
 
+PARTS = (("path", 1), ("address", 2))
 RULES: list[dict[str, Any]] = [
     {
         "name": "search",
@@ -224,6 +231,29 @@ def test_a_line_says_why_no_rule_can_be_found(
     assert {asyncio.run(service.decide(checks)).overall_code for _ in range(3)} == {Code.OVER_LIMIT}
     expected = f"calls of Envoy denied because of a malformed {part}: 1 since the last such line"
     assert [record.getMessage() for record in caplog.records] == [expected]
+
+
+def test_malformed_calls_are_counted() -> None:
+    """Each port counts its own, by what is malformed; they are in no other count."""
+    malformed = MalformedCalls("grpc")
+    envoy = Envoy()
+    envoy.service = RateLimits(envoy.limiter, malformed=malformed)
+    envoy.ask("web", described(path="/a%00"), described(ip="nowhere"))
+    envoy.ask("web", described(ip="nowhere"))
+    counted = [Sample("headgate_malformed_calls_total", times, ("grpc", part)) for part, times in PARTS]
+    assert list(malformed.samples()) == counted
+    service = DecisionService(envoy.limiter)
+    body = b'{"domain":"web","descriptors":[{"entries":[{"key":"ip","value":"nowhere"}]}]}'
+    run_now(service.answer(HttpRequest(Head("POST", "/json"), body)))
+    assert Sample("headgate_malformed_calls_total", 1, ("http", "address")) in service.samples()
+
+
+def test_a_limit_in_a_descriptor_needs_no_address() -> None:
+    """Its counter is named after the entries: whatever stands in them, it counts."""
+    for entries in ({"ip": "203.0.113.7, 10.0.0.1"}, {"ip": "203.0.113.7:443"}, {"path": "/a%00"}, {"method": "GET "}):
+        envoy = Envoy()
+        own = Descriptor((*entries.items(),), Override(1, Unit.HOUR))
+        assert [envoy.ask("web", own).overall_code for _ in range(2)] == [Code.OK, Code.OVER_LIMIT]
 
 
 def test_bytes_that_are_not_utf8_are_counted() -> None:

@@ -25,6 +25,7 @@ from headgate.edge.fairness import TimeSlice
 from headgate.edge.http.server import ShutdownTimes, StopSignals, freeze_gc
 from headgate.edge.http.server import serve as serve_http
 from headgate.edge.refused_sign_ins import RefusedSignIns
+from headgate.edge.rls.malformed import MalformedCalls
 from headgate.edge.supervisor import KEEPER, SupervisorPipes
 from headgate.edge.telemetry import LEADER, Telemetry
 from headgate.errors import HeadgateError
@@ -127,7 +128,8 @@ async def _main(service: Service, link: SupervisorPipes) -> None:
             # A service that was started is whole when it says so; one that recovers answers checks first.
             await stack.enter_async_context(serving if link.restarts == 0 else _meanwhile(serving))
         time_slice, closed, refused = TimeSlice(), ClosedConnections("grpc"), RefusedSignIns("grpc")
-        telemetry.add(closed.samples, refused.samples)
+        malformed = MalformedCalls("grpc")
+        telemetry.add(closed.samples, refused.samples, malformed.samples)
         await stack.enter_async_context(
             rate_limit_service(
                 running.limiter,
@@ -139,6 +141,7 @@ async def _main(service: Service, link: SupervisorPipes) -> None:
                 time_slice=time_slice,
                 closed=closed,
                 refused=refused,
+                malformed=malformed,
             )
         )
         banner = asyncio.create_task(_announce(service, running, supervision, is_first=link.restarts == 0))

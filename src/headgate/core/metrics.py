@@ -90,6 +90,12 @@ METRICS: Final = {
             "Calls that were refused because their token was missing or wrong, by port and reason.",
             ("port", "reason"),
         ),
+        Metric(
+            "headgate_malformed_calls_total",
+            _COUNTER,
+            "Envoy's calls that were denied because a part of them is malformed, by port and reason.",
+            ("port", "reason"),
+        ),
         # The store
         Metric(
             "headgate_degraded_limits_total",

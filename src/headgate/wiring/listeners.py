@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from headgate.dataplane.limiter import Limiter
     from headgate.edge.acceptor import ClosedConnections
     from headgate.edge.fairness import TimeSlice
+    from headgate.edge.rls.malformed import MalformedCalls
     from headgate.settings import Settings
 
 _GRPC_OPTIONS: Final = ListenOptions("HEADGATE_GRPC_HOST", "--grpc-port or HEADGATE_GRPC_PORT")
@@ -57,11 +58,12 @@ async def rate_limit_service(
     time_slice: TimeSlice | None = None,
     closed: ClosedConnections | None = None,
     refused: RefusedSignIns | None = None,
+    malformed: MalformedCalls | None = None,
 ) -> AsyncIterator[None]:
     """Answer Envoy inside the block at this address; with None there is no such service.
 
     `time_slice` is that of the event loop; `closed` counts connections that the server closes, `refused` calls
-    without the service token.
+    without the service token, `malformed` calls that no rule can be found for.
     """
     if address is None:
         yield
@@ -73,7 +75,8 @@ async def rate_limit_service(
     identify = None if identity is None else identity.identify_trusted
     # Without records no call has to wait for one.
     keys_only = identity is not None and identity.records is None
-    rate_limits = RateLimits(limiter, identify, Reset(chosen.reset_header), looks_up_keys_only=keys_only)
+    reset = Reset(chosen.reset_header)
+    rate_limits = RateLimits(limiter, identify, reset, malformed, looks_up_keys_only=keys_only)
     for_call = None
     if traces is not None:
         from headgate.edge.tracing import traced_calls  # noqa: PLC0415 (an extra)

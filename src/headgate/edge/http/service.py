@@ -25,6 +25,7 @@ from headgate.edge.http.reservations import Reservations, ReservationTokens
 from headgate.edge.problems import INTERNAL_ERROR, STORE_UNAVAILABLE, HttpProblem, LogLimit, retry_later
 from headgate.edge.refused_sign_ins import RefusedSignIns
 from headgate.edge.rls.decisions import RateLimits, prepare
+from headgate.edge.rls.malformed import MalformedCalls
 from headgate.edge.rls.messages import read_json
 from headgate.errors import InvalidLimit, InvalidRequest, NoRules, NotFound, Overloaded, StoreError, short_repr
 from headgate.protocols.http1.messages import CLOSE_LINE
@@ -90,7 +91,8 @@ class DecisionService:
         self._check_here = limiter.check_now or limiter.check_held
         self._identity = identity or Identity(limiter.snapshots.clock)
         self._answers = answers.VerdictAnswers(reset)
-        self._rate_limits = RateLimits(limiter, self._identity.identify_trusted, reset)
+        self._malformed = MalformedCalls("http")
+        self._rate_limits = RateLimits(limiter, self._identity.identify_trusted, reset, self._malformed)
         self._access = None if token is None else Access(token, RefusedSignIns("http"))
         reservations = Reservations(limiter, self._identity, ReservationTokens(secret or new_id()), self._answers)
         self._endpoints: dict[str, dict[str, Endpoint]] = {
@@ -237,7 +239,8 @@ class DecisionService:
             Sample("headgate_http_requests_total", times, (paths[endpoint], f"{status // 100}xx"))
             for (endpoint, status), times in self.answered.items()
         )
-        return answered if self._access is None else [*answered, *self._access.refused.samples()]
+        refused = () if self._access is None else self._access.refused.samples()
+        return [*answered, *self._malformed.samples(), *refused]
 
     def _problem(self, head: Head, error: Exception) -> HttpProblem:
         """The problem document for an error. Internal errors are logged, and the caller gets no details."""

@@ -8,27 +8,25 @@ are that part too, and `remote_address` is `ip`.
 from __future__ import annotations
 
 import json
-import logging
 from math import ceil
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
 from headgate.core import problem
-from headgate.core.address import parse_address
 from headgate.core.api_key import looks_like_api_key, public_name
 from headgate.core.decision import Source
 from headgate.core.headers import Reset, until_reset
 from headgate.core.matching import Plan
 from headgate.core.meter import Algorithm
-from headgate.core.path import path_problem
 from headgate.core.request import Request, method_problem
 from headgate.core.rule import DESCRIPTOR_KEYS, Action, Response, Rule
 from headgate.core.units import DAY, HOUR, MINUTE, SECOND, WEEK
 from headgate.core.verdict import bare_plan
 from headgate.dataplane import multi_descriptor
 from headgate.dataplane.multi_descriptor import CallVerdict, DescriptorPlan, Purpose
-from headgate.edge.problems import STORE_UNAVAILABLE, LogLimit
+from headgate.edge.problems import STORE_UNAVAILABLE
+from headgate.edge.rls.malformed import MalformedCalls, malformed_part
 from headgate.edge.rls.messages import MAX_UINT32, Code, CurrentLimit, RateLimitResponse, Status, Unit
 from headgate.errors import InvalidRequest, StoreError, short_repr
 
@@ -40,8 +38,6 @@ if TYPE_CHECKING:
     from headgate.dataplane.limiter import Limiter
     from headgate.edge.rls.messages import Descriptor, Override, RateLimitRequest
     from headgate.errors import Overloaded
-
-log = logging.getLogger("headgate")
 
 MAX_DESCRIPTORS: Final = 100
 """Of one call. Each is decided and answered, in about twenty microseconds."""
@@ -132,9 +128,9 @@ def _check_of(call: RateLimitRequest, descriptor: Descriptor) -> DescriptorCheck
     if method and method_problem(method) and method_problem(method.strip()):
         method = None  # nothing like a method of HTTP, such as the name of a gRPC method: an attribute only
     request = Request(get("user"), get("tenant"), get("api_key"), ip, get("tier"), method, get("path"), attributes)
-    if path_problem(request.path or "/") or method_problem(request.method or "") or (ip and not _is_address(ip)):
-        return UNMATCHABLE[0]._replace(request=request, purpose=purpose)
     if descriptor.limit is None:
+        if malformed_part(request) is not None:
+            return UNMATCHABLE[0]._replace(request=request, purpose=purpose)
         return DescriptorCheck(request, "", None, cost, purpose)
     # Counters are named after the entries, and no API key may stand there: `_own_key` adds what stands for it.
     entries = [(name, None if name == "api_key" else text) for name, text in descriptor.entries]
@@ -143,23 +139,6 @@ def _check_of(call: RateLimitRequest, descriptor: Descriptor) -> DescriptorCheck
     except UnicodeEncodeError:  # some bytes were not UTF-8
         key = json.dumps((call.domain, entries))
     return DescriptorCheck(request, f"rls:{key}", _written(descriptor.limit), 1 if cost is None else cost, purpose)
-
-
-def _is_address(text: str) -> bool:
-    try:
-        parse_address(text)
-    except InvalidRequest:
-        return False
-    return True
-
-
-def _malformed_part(request: Request) -> str:
-    """Why no rule can be found for a request."""
-    if path_problem(request.path or "/"):
-        return "path"
-    if method_problem(request.method or ""):
-        return "method"
-    return "address" if request.ip else "size"
 
 
 def _written(limit: Override) -> str:
@@ -178,18 +157,20 @@ class RateLimits:
         limiter: Limiter,
         identify: Callable[[Request], Awaitable[Request]] | None = None,
         reset: Reset = Reset.NEXT,
+        malformed: MalformedCalls | None = None,
         *,
         looks_up_keys_only: bool = False,
     ) -> None:
         """`identify` adds the caller's record to a request; `reset` is what `X-RateLimit-Reset` says.
 
-        `looks_up_keys_only`: `identify` leaves a request without an API key as it is.
+        `malformed` counts calls that no rule can be found for. `looks_up_keys_only`: `identify` leaves a request as it
+        is that has no API key.
         """
         self.reset: Final = reset
         self._limiter = limiter
         self._identify = identify
         self._looks_up_all = identify is not None and not looks_up_keys_only
-        self._lines = LogLimit()
+        self._malformed = malformed or MalformedCalls("grpc")
 
     async def decide(self, checks: tuple[DescriptorCheck, ...]) -> RateLimitResponse:
         """The response; `StoreError` without a decision, so that Envoy's failure mode applies."""
@@ -220,16 +201,11 @@ class RateLimits:
         if not check.limit:
             if check.key:
                 return DescriptorPlan(_DENY_ALL, check.purpose)
-            self._log_malformed(_malformed_part(check.request))
+            self._malformed.count(malformed_part(check.request) or "size")
             return DescriptorPlan(_DENY_MALFORMED, check.purpose)
         key = await self._own_key(check)
         hit = self._limiter.bare_keys.hit(key, check.limit, check.cost or 0, Algorithm.FIXED_WINDOW)
         return DescriptorPlan(bare_plan(hit), check.purpose)
-
-    def _log_malformed(self, part: str) -> None:
-        times = self._lines.count(part)
-        if times:
-            log.warning("calls of Envoy denied because of a malformed %s: %d since the last such line", part, times)
 
     async def _own_key(self, check: DescriptorCheck) -> str:
         """The counter of a limit that came with the descriptor. API keys that do not count share one.
