@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
-from tests.support.optional_servers import find_server
+from tests.support.optional_servers import HOW_TO_GET, find_server
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -77,4 +77,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def _needed(item: pytest.Item) -> list[str]:
     names = [str(mark.args[0]) for mark in item.iter_markers("needs")]
+    if unlisted := {*names} - HOW_TO_GET.keys():
+        msg = f"{item.nodeid} needs {', '.join(unlisted)}: say how to get it in tests/support/optional_servers.py"
+        raise pytest.UsageError(msg)
     return [*names, "redis-server"] if "redis_server" in getattr(item, "fixturenames", ()) else names

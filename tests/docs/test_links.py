@@ -33,6 +33,13 @@ def test_links_lead_somewhere(page: Path) -> None:
     assert not broken
 
 
+def test_every_folder_of_configuration_is_on_a_page(root: Path) -> None:
+    """A page names each folder of `deploy/`, or a file in it."""
+    pages = "\n".join(page.read_text(encoding="utf-8") for page in (root / "docs").rglob("*.md"))
+    folders = {folder.name for folder in (root / "deploy").iterdir() if folder.is_dir()}
+    assert {name for name in folders if f"deploy/{name}/" not in pages} == set()
+
+
 def test_every_page_is_reachable(root: Path) -> None:
     """Every page can be reached from the README by following links."""
     found, waiting = set(), [root / "README.md"]

@@ -9,7 +9,7 @@ import asyncio
 from headgate.core.meter import Algorithm
 from headgate.core.units import MAX_AMOUNT
 from headgate.errors import StoreError
-from headgate.testing.contract.trial import RATES, StoreCase, Trial, scenario
+from headgate.testing.contract.trial import RATES, TEN, StoreCase, Trial, scenario
 
 
 class Admission(StoreCase):
@@ -44,13 +44,13 @@ class Admission(StoreCase):
     @scenario
     async def test_all_hits_or_none(self, trial: Trial) -> None:
         """If one hit of a request is refused, no counter of it changes, whatever the algorithms."""
-        for full in range(6):
+        for full in range(len(TEN)):
             counters = trial.tens()
             await counters[full].admitted(10)
             decisions = await trial.store.take([counter.hit(2) for counter in counters])
-            assert [decision.allowed for decision in decisions] == [index != full for index in range(6)]
+            assert [decision.allowed for decision in decisions] == [index != full for index in range(len(TEN))]
             left = [await counter.remaining() for counter in counters]
-            assert left == [0 if index == full else 10 for index in range(6)]
+            assert left == [0 if index == full else 10 for index in range(len(TEN))]
 
     @scenario
     async def test_all_hits_of_an_admitted_request_count(self, trial: Trial) -> None:
@@ -58,8 +58,9 @@ class Admission(StoreCase):
         counters = trial.tens()
         hits = [counter.hit(cost) for cost, counter in enumerate(counters, start=1)]
         decisions = await trial.store.take(hits)
-        assert [decision.remaining for decision in decisions] == [9, 8, 7, 6, 5, 4]
-        assert [await counter.remaining() for counter in counters] == [9, 8, 7, 6, 5, 4]
+        left = [10 - cost for cost, _ in enumerate(counters, start=1)]
+        assert [decision.remaining for decision in decisions] == left
+        assert [await counter.remaining() for counter in counters] == left
         assert list(await trial.store.take([])) == []
 
     @scenario
