@@ -26,7 +26,7 @@ _TEREDO, _TEREDO_SHIFT = 0x2001_0000, 96
 _OCTETS: Final = 4
 _MAX_OCTET: Final = 255
 _MAX_TEXT: Final = 64
-_MAX_REMEMBERED: Final = 4_096
+_MAX_REMEMBERED: Final = 8_192
 
 
 class Address(NamedTuple):

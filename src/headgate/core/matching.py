@@ -108,6 +108,8 @@ class Snapshot:
         """By path, method and tier as they were given."""
         self._settled: dict[tuple[tuple[Node, ...], str, str | None], _Kind] = {}
         """By what was found for the path, and method and tier as they are meant."""
+        self._met: dict[tuple[object, ...], _Winners] = {}
+        """By tier, and by the leaves that a request's path, attributes and address have led to."""
         self._bound_rules: dict[tuple[int, str | None], BoundRule] = {}
         """By candidate and tier."""
 
@@ -165,7 +167,16 @@ class Snapshot:
         leaves: list[Leaf] = []
         for node in kind.asking:
             node.look(request.attributes, address, leaves)
-        return self._winners([*kind.met, *leaves], kind.tier) if leaves else kind.winners
+        if not leaves:
+            return kind.winners
+        leaves += kind.met
+        # By identity: leaves live as long as the snapshot, and to hash one takes longer than to find the winners.
+        named = (kind.tier, *map(id, leaves))
+        winners = self._met.get(named)
+        if winners is None:
+            winners = self._winners(leaves, kind.tier)
+            self._remember(self._met, named, winners)
+        return winners
 
     def _kind(self, request: Request) -> _Kind:
         """What kind of request this is: settled once for all paths that the same patterns match."""

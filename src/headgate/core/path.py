@@ -210,10 +210,6 @@ class Spelling(NamedTuple):
     strip_parameters: bool = False
     """Whether what follows a ``;`` in a segment is cut off: ``/api;v=1/search`` is ``/api/search``."""
 
-    def of_path(self, path: str) -> str:
-        """A path, normalised, in the spelling that it is compared in."""
-        return self.of_reading(readings(path)[0])
-
     def of_reading(self, reading: Reading) -> str:
         """A path as one kind of server reads it, normalised, in the spelling that it is compared in."""
         path = reading.normal(strip_parameters=self.strip_parameters)

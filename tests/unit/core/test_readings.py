@@ -106,6 +106,13 @@ def test_conditions_hold_for_each_reading() -> None:
     assert [bound.rule.name for bound in elsewhere.enforced] == ["files"]
 
 
+def test_what_is_exempt_in_all_readings_is_exempt() -> None:
+    """Also where different rules exempt it."""
+    made = snapshot(HEALTH, SEARCH, {"name": "up", "match": {"endpoints": ["/up"]}, "action": "allow"})
+    assert deciding(made, "/health/..%2Fup") == ["up"]
+    assert deciding(made, "/up/..%2Fsearch%2Fa") == ["search"]
+
+
 def test_parameters_are_cut_off_in_each_reading() -> None:
     """With `strip_parameters`, a dot segment with a parameter is one."""
     made = snapshot(FILES, strip_parameters=True)

@@ -30,7 +30,7 @@ def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(100):
         plan = rules.plan(Request(path=f"/p1/{number}", method=f"M{number}", ip=f"192.0.2.{number}"))
         assert [bound.rule.name for bound in plan.enforced] == ["r1"]
-        for known in (rules._kinds, rules._settled, rules._bound_rules):
+        for known in (rules._kinds, rules._settled, rules._bound_rules, rules._met):
             assert len(known) <= 8
 
 

@@ -101,21 +101,25 @@ def prepare(call: RateLimitRequest) -> tuple[DescriptorCheck, ...]:
         many = len(call.descriptors)
         msg = f"{many} descriptors are too many for one call, which has at most {MAX_DESCRIPTORS}"
         raise InvalidRequest(msg)
-    return tuple(_check_of(call, descriptor) for descriptor in call.descriptors)
+    return tuple([_check_of(call, descriptor) for descriptor in call.descriptors])
 
 
 def _check_of(call: RateLimitRequest, descriptor: Descriptor) -> DescriptorCheck:
-    if not descriptor.entries or not all(key for key, _ in descriptor.entries):
+    entries, limit, hits, is_negative = descriptor
+    keys = [key for key, _ in entries]
+    if not keys or "" in keys:
         msg = "a descriptor has at least one entry, and every entry a key"
         raise InvalidRequest(msg)
-    if len(descriptor.entries) > MAX_ENTRIES:
-        msg = f"{len(descriptor.entries)} entries are too many for one descriptor, which has at most {MAX_ENTRIES}"
+    if len(keys) > MAX_ENTRIES:
+        msg = f"{len(keys)} entries are too many for one descriptor, which has at most {MAX_ENTRIES}"
         raise InvalidRequest(msg)
-    hits, purpose = descriptor.hits_addend, _TAKE
-    attributes = {**dict(descriptor.entries), _DOMAIN: call.domain}
-    is_report = attributes.pop(_REPORT, None) is not None
-    attributes[DESCRIPTOR_KEYS] = ",".join([key for key, _ in descriptor.entries if key != _REPORT])
-    if descriptor.is_negative_hits:
+    attributes, purpose = dict(entries), _TAKE
+    if is_report := _REPORT in attributes:
+        del attributes[_REPORT]
+        keys = [key for key in keys if key != _REPORT]
+    attributes[_DOMAIN] = call.domain
+    attributes[DESCRIPTOR_KEYS] = ",".join(keys)
+    if is_negative:
         purpose = Purpose.REFUND
     elif hits == 0:
         purpose, hits = Purpose.LOOK, 1
@@ -128,17 +132,25 @@ def _check_of(call: RateLimitRequest, descriptor: Descriptor) -> DescriptorCheck
     if method and method_problem(method) and method_problem(method.strip()):
         method = None  # nothing like a method of HTTP, such as the name of a gRPC method: an attribute only
     request = Request(get("user"), get("tenant"), get("api_key"), ip, get("tier"), method, get("path"), attributes)
-    if descriptor.limit is None:
+    if limit is None:
         if malformed_part(request) is not None:
             return UNMATCHABLE[0]._replace(request=request, purpose=purpose)
         return DescriptorCheck(request, "", None, cost, purpose)
-    # Counters are named after the entries, and no API key may stand there: `_own_key` adds what stands for it.
-    entries = [(name, None if name == "api_key" else text) for name, text in descriptor.entries]
+    return DescriptorCheck(
+        request, _counter(call.domain, entries), _written(limit), 1 if cost is None else cost, purpose
+    )
+
+
+def _counter(domain: str, entries: Sequence[tuple[str, str]]) -> str:
+    """The counter of a limit that came with a descriptor, named after the entries.
+
+    No API key may stand there: `RateLimits._own_key` adds what stands for it.
+    """
+    named = (domain, [(name, None if name == "api_key" else text) for name, text in entries])
     try:
-        key = _encode((call.domain, entries)).decode()
+        return f"rls:{_encode(named).decode()}"
     except UnicodeEncodeError:  # some bytes were not UTF-8
-        key = json.dumps((call.domain, entries))
-    return DescriptorCheck(request, f"rls:{key}", _written(descriptor.limit), 1 if cost is None else cost, purpose)
+        return f"rls:{json.dumps(named)}"
 
 
 def _written(limit: Override) -> str:

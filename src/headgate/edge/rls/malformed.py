@@ -44,17 +44,13 @@ class MalformedCalls:
 
 def malformed_part(request: Request) -> str | None:
     """What keeps rules from being found for a request, or None."""
-    path, method, ip = request.path, request.method, request.ip
-    if path and path_problem(path):
+    if request.path and path_problem(request.path):
         return "path"
-    if method and method_problem(method):
+    if request.method and method_problem(request.method):
         return "method"
-    return "address" if ip and not _is_address(ip) else None
-
-
-def _is_address(text: str) -> bool:
     try:
-        parse_address(text)
+        if request.ip:
+            parse_address(request.ip)
     except InvalidRequest:
-        return False
-    return True
+        return "address"
+    return None

@@ -89,7 +89,7 @@ class ResponseSender:
                 _HEAD_SIZE, END_HEADERS, stream, _HEAD, size << 8 | DATA, 0, stream, 0, len(message)
             )
             end = _AFTER_MESSAGE(_OK_SIZE, _LAST, stream, _OK)
-            self._write(before + message + end + self._reset(stream))
+            self._write(before + message + (end if stream not in self._unended else end + self._reset(stream)))
             return
         self._write(frames.frame(Kind.HEADERS, END_HEADERS, stream, _HEAD))
         waiting = _Waiting(stream, _UNCOMPRESSED + len(message).to_bytes(4, "big") + message)
