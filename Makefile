@@ -79,6 +79,7 @@ sbom: .deploy-environment  ## the software bill of materials of what `make serve
 	@mkdir -p dist
 	@$(VENV)-deploy/bin/python -W ignore -m cyclonedx_py requirements --pyproject pyproject.toml --output-reproducible \
 	  --output-file dist/headgate.cdx.json requirements/serve.txt
+	@echo "Written: dist/headgate.cdx.json"
 
 screenshots: .environment  ## take the pictures of the dashboard and of headgate top in docs/pictures again (needs Chromium)
 	@$(BIN)/python tools/screenshots.py

@@ -51,7 +51,7 @@ def test_check_decides_here_by_a_file(headgate: Run) -> None:
     refused = headgate("check", "--rules", RULES, "--cost", "11", "--json", *SEARCH)
     assert refused.returncode == 2
     assert json.loads(refused.stdout)["violated-policies"] == ["search"]
-    blocked = headgate("peek", "--rules", RULES, "--ip", "192.0.2.1")
+    blocked = headgate("peek", "--rules", RULES, "--ip", "198.51.100.1")
     assert blocked.returncode == 2
     assert blocked.stdout.startswith("DENIED  by banned-network")
     assert headgate("check", "--rules", RULES, "--path", "/health").stdout == "ALLOWED  exempt by health\n"

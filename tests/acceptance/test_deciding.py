@@ -86,7 +86,7 @@ def test_allow_and_block_rules_answer_by_themselves(service: Service) -> None:
     """The example's health check is exempt, and its banned network is denied with the rule's status and message."""
     exempt = service.check(user="probe", path="/health")
     assert (exempt.status_code, exempt.json()["source"]) == (200, "exempt")
-    blocked = service.check(ip="192.0.2.77", path="/health2")
+    blocked = service.check(ip="198.51.100.77", path="/health2")
     assert (blocked.status_code, blocked.json()["status"]) == (429, 403)
     assert blocked.headers["content-type"] == "application/problem+json"
     assert blocked.json()["message"] == "Your network is blocked. Write to abuse@example.com."

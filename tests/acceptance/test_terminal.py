@@ -77,7 +77,7 @@ def test_tables_lose_nothing(columns: int, lines: int, service: Service, tmp_pat
     """Every name, limit and number of a list is there, however narrow the terminal is."""
     del lines
     for words, wanted in (
-        (["rules", "list"], ("banned-network", "192.0.2.0/24", "search-tighter", "5/minute", "30/minute burst 10")),
+        (["rules", "list"], ("banned-network", "198.51.100.0/24", "search-tighter", "5/minute", "30/minute burst 10")),
         (["tiers", "list"], ("enterprise", "6000/minute", "unlimited")),
         (["processes"], ("service",)),
         (["status"], ("ready", "8 rules", "since (UTC)")),

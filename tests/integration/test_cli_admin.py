@@ -217,7 +217,7 @@ def test_quota_and_explanation(headgate: Headgate) -> None:
     assert allowed.startswith("ALLOWED")
     assert "rl:{u=u1}:search:sc1m" in allowed
     assert "not POST" in allowed
-    denied = headgate("explain", "--ip", "192.0.2.9", "--path", "/x", code=2).out
+    denied = headgate("explain", "--ip", "198.51.100.9", "--path", "/x", code=2).out
     assert "blocks it" in denied
     said = headgate("explain", "--path", "/health", "--cost", "3", "--attribute", "a=b", "--json").json
     assert said["gates"][0]["decides"]

@@ -38,10 +38,12 @@ class Terminal:
     ) -> None:
         """Start the command in a terminal of that size; the exit code is shown when it ends."""
         self._socket = str(folder / f"tmux-{columns}-{os.urandom(3).hex()}")
+        # Programs believe COLUMNS and LINES more than the terminal; workers of pytest-xdist have them.
+        given = {**os.environ, "TERM": "xterm-256color", "LC_ALL": "C.UTF-8", **(env or {})}
         shell = f"trap : INT; {shlex.join(command)}; echo {_ENDED}$?; sleep 600"
         self._run(
             *("-f", "/dev/null", "new-session", "-d", "-x", str(columns), "-y", str(lines), "sh", "-c", shell),
-            env={**os.environ, "TERM": "xterm-256color", "LC_ALL": "C.UTF-8", **(env or {})},
+            env={name: value for name, value in given.items() if name not in {"COLUMNS", "LINES"}},
         )
 
     def __enter__(self) -> Self:

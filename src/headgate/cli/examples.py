@@ -11,7 +11,7 @@ EXAMPLES: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
     "": (
         ("make it run", "headgate serve --rules rules.yaml"),
         ("ask it", "headgate check --user u1 --method GET --path /api/search"),
-        ("see what happens", "headgate top --url http://127.0.0.1:8081 --token TOKEN"),
+        ("see what happens", "headgate top"),
         ("find what is wrong", "headgate doctor"),
     ),
     "serve": (
