@@ -112,6 +112,8 @@ def _all_readings(sent: str) -> Iterator[Reading]:
         for decoded in _decoded_both_ways(text):
             yield Reading(decoded.replace("\\", "/"))  # where a backslash separates, dots are resolved
             yield from (Reading(decoded, segments) for segments in _ways(decoded))
+    if not ("%" in path or "\\" in path or "//" in path):
+        return  # parsers of URLs see the same dots and slashes
     for text in _as_urls(path):
         for decoded in _decoded_both_ways(text):
             yield Reading(decoded, Segments.DOTS_KEPT)
