@@ -243,6 +243,25 @@ def test_another_limiters_configuration_is_written_as_rules(
     assert said.err == f"headgate: {file} has settings that were not carried over:\n  shadow mode was left out\n"
 
 
+def test_a_configuration_is_imported_without_a_service(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Without an address `rules import` converts by itself: who comes from another limiter has no service yet."""
+    monkeypatch.delenv("HEADGATE_ADMIN_URL", raising=False)
+    monkeypatch.chdir(tmp_path)
+    limit = "{unit: minute, requests_per_unit: 60}"
+    (tmp_path / "envoy.yaml").write_text(f"domain: web\ndescriptors: [{{key: remote_address, rate_limit: {limit}}}]\n")
+    assert commands.run(["rules", "import", "envoy.yaml"]) == 0
+    said = capsys.readouterr()
+    assert "limits: 60/minute" in said.out
+    assert "envoy.yaml has settings that were not carried over" in said.err
+    assert commands.run(["rules", "import", "envoy.yaml", "--form", "nginx"]) == 1
+    assert "--form is one of envoy, tiers, not 'nginx'" in capsys.readouterr().err
+    (tmp_path / "tiers.json").write_text('{"rules": 5}')
+    assert commands.run(["rules", "import", "tiers.json", "--form", "tiers"]) == 1
+    assert "rules: expected a list" in capsys.readouterr().err
+
+
 def test_results_go_to_a_file(api: Api, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """With --output the result is written there; where that cannot be, a sentence says why."""
     api.answer("GET /v1/ruleset/schema", {"type": "object"})

@@ -61,9 +61,12 @@ class RulesFile:
             document = yaml_text.parse(text)
         except InvalidRules as error:
             raise InvalidRules(error.problems, [f"{name}:{line}" for line in error.lines]) from error
-        # A file that is just being written is often empty at first.
-        if document.data is None:
+        # A file that is just being written is often empty at first, or ends after 'rules:'.
+        data = document.data
+        if data is None or data == {}:
             raise _refused(name, "is empty; a file without rules says 'rules: []'")
+        if isinstance(data, dict) and data.get("rules", data) is None:
+            raise _refused(name, "has nothing after 'rules:'; a file without rules says 'rules: []'")
         return document
 
     def _text(self, name: str) -> str:

@@ -22,8 +22,9 @@ from headgate.cli.output import (
     write_text,
 )
 from headgate.cli.output_file import Force, write_file
+from headgate.controlplane.imports import IMPORTERS
 from headgate.controlplane.rule_schema import rule_schema
-from headgate.errors import InvalidRequest
+from headgate.errors import InvalidRequest, short_repr
 
 _Name: TypeAlias = Annotated[str, typer.Argument(metavar="RULE", help="The rule's name.", show_default=False)]
 _Into: TypeAlias = Annotated[
@@ -153,12 +154,20 @@ def import_rules(
     as_json: Json = False,
 ) -> None:
     """Write a rules file from another limiter's configuration, and say what could not be carried over."""
-    document = RulesFile(file).document()
-    with admin(url, token) as client:
-        imported = client.post(at("ruleset", "import"), document.data, form=form)
-    _write(imported["rule_set"], into, force=force, as_json=as_json)
-    if imported["notes"]:
-        complain(f"{file} has settings that were not carried over:", *imported["notes"])
+    data = RulesFile(file).document().data
+    if admin_settings(url, token).admin_url is not None:
+        with admin(url, token) as client:
+            imported = client.post(at("ruleset", "import"), data, form=form)
+        rule_set, notes = imported["rule_set"], imported["notes"]
+    elif form in IMPORTERS:
+        made, notes = IMPORTERS[form](data)
+        rule_set = json.loads(json.dumps(made))  # plain texts, as from a service
+    else:
+        msg = f"--form is one of {', '.join(IMPORTERS)}, not {short_repr(form)}"
+        raise InvalidRequest(msg)
+    _write(rule_set, into, force=force, as_json=as_json)
+    if notes:
+        complain(f"{file} has settings that were not carried over:", *notes)
 
 
 def schema(into: _Into = None, url: Url = None, token: Token = None, *, force: Force = False) -> None:

@@ -159,10 +159,17 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     assert RulesFile("a\x00b").signature() == RulesFile("a\x00b").signature()
 
 
-@pytest.mark.parametrize("content", ["", "\n", "# rules will come\n", "---\n", "~\n", "\ufeff"])
+@pytest.mark.parametrize("content", ["", "\n", "# rules will come\n", "---\n", "~\n", "\ufeff", "{}"])
 def test_an_empty_file_is_refused(write: Write, content: str) -> None:
     """A file that is being written is first of all empty; that must not switch all limits off."""
     assert refused(write(content)) == ["rules.yaml: is empty; a file without rules says 'rules: []'"]
+
+
+@pytest.mark.parametrize("content", ["rules:\n", "tiers: {free: {}}\nrules:\n  # - {name: a}\n", '{"rules": null}'])
+def test_a_list_of_rules_that_is_not_there_is_refused(write: Write, content: str) -> None:
+    """A file cut off after its first line, or one whose rules are all comments, must not switch all limits off."""
+    expected = "rules.yaml: has nothing after 'rules:'; a file without rules says 'rules: []'"
+    assert refused(write(content)) == [expected]
 
 
 @pytest.mark.parametrize("content", ["rules", "5", "true", "'a text'"])

@@ -1,19 +1,17 @@
 """Whole rule sets (rules as code), and the snapshots that were published."""
 
 import asyncio
-from collections.abc import Callable, Mapping
 from datetime import datetime
 from http import HTTPStatus
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Body, Query, Response
 from pydantic import BeforeValidator, Field
 
-from headgate.controlplane.envoy_import import from_envoy_ratelimit
+from headgate.controlplane.imports import IMPORTERS
 from headgate.controlplane.publisher import Published
 from headgate.controlplane.rule_schema import rule_schema
 from headgate.controlplane.snapshot_history import SnapshotRecord
-from headgate.controlplane.tier_map_import import from_tier_map
 from headgate.edge.admin.body import large_json
 from headgate.edge.admin.fields import Number, Output, Text, Truth, example, whole_number
 from headgate.edge.admin.pages import DEFAULT_LIMIT, After, Limit, Page, as_number, page, position_of
@@ -117,11 +115,6 @@ class PublishedView(Output):
 
 router = APIRouter(route_class=AdminRoute, tags=["rule set"])
 
-_IMPORTERS: Final[Mapping[str, Callable[[object], tuple[dict[str, Any], list[str]]]]] = {
-    "envoy": from_envoy_ratelimit,
-    "tiers": from_tier_map,
-}
-
 TakeOver = Annotated[Truth, Query(description="Also change rules that another file owns.")]
 
 DeleteAtMost = Annotated[
@@ -187,7 +180,7 @@ async def sync_rule_set(
 @router.post("/v1/ruleset/import", response_model=Imported)
 async def import_rule_set(body: ForeignBody, form: Annotated[Form, Query()]) -> Response:
     """Convert another configuration to a rule set: envoyproxy/ratelimit, or maps of tiers."""
-    rule_set, notes = await asyncio.to_thread(_IMPORTERS[form], body)
+    rule_set, notes = await asyncio.to_thread(IMPORTERS[form], body)
     return await large_json({"rule_set": rule_set, "notes": notes})
 
 
