@@ -288,6 +288,15 @@ def test_a_counter_that_is_reset_while_home_is_asked(setup: Setup) -> None:
     run(scenario())
 
 
+def test_every_block_that_an_admission_spent_from_gets_its_part_back(setup: Setup) -> None:
+    """A receipt counts once, so each part has an id of its own; one without an id stays without."""
+    receipt = Receipt(KEY, METER, "0:2:100 1:3:200", 4, "r1")
+    parts = setup.borrower.receipts(receipt)
+    assert [(part.amount, part.stamp) for part in parts] == [(3, 200), (1, 100)]
+    assert len({part.id for part in parts}) == 2
+    assert {part.id for part in setup.borrower.receipts(receipt._replace(id=""))} == {""}
+
+
 # Callers that do not wait any more
 
 

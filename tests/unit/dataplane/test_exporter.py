@@ -153,6 +153,30 @@ def test_a_sink_that_fails_is_tried_again_and_spoken_of_once(caplog: pytest.LogC
     assert "events to there: 6 emitted = 6 stored + 0 spooled + 0 dropped + 0 refused" in lines
 
 
+def test_a_sink_that_stays_down_is_tried_ever_less_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pauses double up to ten seconds, each by chance between half of it and all."""
+    pauses: list[float] = []
+
+    async def waited(stopping: asyncio.Event, seconds: float) -> None:
+        pauses.append(seconds)
+        if len(pauses) == 11:
+            stopping.set()
+        await asyncio.sleep(0)
+
+    async def run() -> None:
+        sink = _Sink("down", *(SinkError("no answer") for _ in range(9)))
+        async with _shipping(_Source(batch(0, 1)), sink):
+            await wait_until_async(lambda: len(pauses) >= 11)
+
+    monkeypatch.setattr(exporter, "waited", waited)
+    monkeypatch.setattr(exporter, "_FIRST_PAUSE", 0.1)
+    monkeypatch.setattr(exporter, "_MAX_PAUSE", 10.0)
+    asyncio.run(run())
+    tops = [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 10, 10]
+    assert all(top / 2 <= pause <= top for pause, top in zip(pauses, tops, strict=False))
+    assert pauses[9] == exporter._SECONDS_BETWEEN_LOOKS
+
+
 def test_a_spool_that_cannot_be_read_is_tried_again(caplog: pytest.LogCaptureFixture) -> None:
     """A disk that fails stops nothing for good, and no sink is blamed for it."""
 
