@@ -198,6 +198,22 @@ def test_the_database_takes_over_from_the_file_once_it_has_rules(tmp_path: Path)
     asyncio.run(run())
 
 
+@pytest.mark.parametrize(("database", "level"), [("nothing published", "INFO"), ("unavailable", "WARNING")])
+def test_the_file_is_no_worry_while_a_new_database_gets_its_rules(
+    database: str, level: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A database that answers and has no rules yet is no outage; one that does not answer is."""
+
+    async def run() -> None:
+        process = Process(ON_FILE._replace(database=database), tmp_path)
+        process.database.publish(make("blocks", 1, [], "l1"))
+        assert await process.start() is DocumentOrigin.FILE
+
+    with caplog.at_level("INFO", "headgate"):
+        asyncio.run(run())
+    assert [each.levelname for each in caplog.records if each.message.startswith("rules: running on ")] == [level]
+
+
 def test_a_file_that_changes_is_read_again_and_the_last_good_one_stays(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

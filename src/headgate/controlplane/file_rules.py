@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from headgate.controlplane.document_applier import DocumentOrigin
 from headgate.core.rule_data import rule_set_data
 from headgate.errors import HeadgateError
-from headgate.ports import RULES
+from headgate.ports import BLOCKS, RULES
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -69,7 +69,14 @@ class FileRules:
         else:
             self._said = ""
             if self._applier.state[RULES].origin is DocumentOrigin.FILE:
-                log.warning("rules: running on %s, until the database or redis answers and has rules", self._file.path)
+                self._say_what_runs()
+
+    def _say_what_runs(self) -> None:
+        """A new database has blocks, none, and gets its rules in a moment; one that does not answer is an outage."""
+        if self._applier.state[BLOCKS].origin in {DocumentOrigin.FEED, DocumentOrigin.DATABASE}:
+            log.info("rules: running on %s, until the database has them", self._file.path)
+        else:
+            log.warning("rules: running on %s, until the database or redis answers and has rules", self._file.path)
 
     def _what_holds(self) -> str:
         return (
