@@ -269,6 +269,25 @@ def test_results_go_to_a_file(api: Api, tmp_path: Path, capsys: pytest.CaptureFi
     assert json.loads((tmp_path / "schema.json").read_text()) == {"type": "object"}
     assert commands.run(["rules", "schema", "--output", str(tmp_path / "no" / "schema.json")]) == 1
     assert "cannot be written: No such file or directory" in capsys.readouterr().err
+    assert commands.run(["rules", "schema", "-o", "/dev/null"]) == 0
+    assert commands.run(["rules", "schema", "-o", "/dev/full"]) == 1  # reading it has no end
+    assert "/dev/full cannot be written: No space left on device" in capsys.readouterr().err
+
+
+def test_a_limit_that_a_tier_has_not_cannot_be_dropped(api: Api, capsys: pytest.CaptureFixture[str]) -> None:
+    """`tiers set --drop-limit` names a limit of the tier; a slip of the pen neither passes nor makes a tier."""
+    tier: dict[str, Any] = {
+        "name": "pro",
+        "display_name": None,
+        "price": 0,
+        "limits": {},
+        "is_default": False,
+        "version": 1,
+    }
+    api.answer("GET /v1/tiers/pro", tier)
+    assert commands.run(["tiers", "set", "pro", "--drop-limit", "serach"]) == 1
+    assert "--drop-limit: the tier has no limit 'serach'" in capsys.readouterr().err
+    assert len(api.asked) == 1
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ def write_file(path: str, text: str, *, force: bool, is_ours: Callable[[str], bo
     """Write a file; one that is there stays, unless it says the same, `is_ours` or the caller insists (`force`)."""
     file = Path(path)
     try:
-        if not force and file.exists():
+        if not force and file.is_file():  # a device or a pipe has nothing to lose, and may have no end
             there = file.read_text(encoding="utf-8", errors="replace")
             if there != text and not is_ours(there):
                 raise InvalidRequest(already_there(path))

@@ -7,6 +7,7 @@ import typer
 from headgate.cli.admin_client import admin, at
 from headgate.cli.options import Json, OwnLimits, Text, Token, Url, in_words, limits_of
 from headgate.cli.output import moment, print_applied, print_done, print_fields, print_json, print_rows
+from headgate.errors import InvalidRequest, short_repr
 
 _EVERY = 10_000
 _Name: TypeAlias = Annotated[str, typer.Argument(metavar="NAME", help="The tier's name.", show_default=False)]
@@ -95,6 +96,9 @@ def _changed(
 ) -> dict[str, Any]:
     """What the tier is to be, from what it is."""
     known = tier or {"display_name": None, "price": 0, "limits": {}, "is_default": False}
+    if unknown := set(dropped or ()) - known["limits"].keys():
+        msg = f"--drop-limit: the tier has no limit {short_repr(min(unknown))}"
+        raise InvalidRequest(msg)
     kept = {name: among for name, among in known["limits"].items() if name not in (dropped or ())}
     return {
         "display_name": known["display_name"] if display_name is None else display_name or None,
