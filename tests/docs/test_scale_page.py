@@ -69,3 +69,10 @@ def test_the_events_of_an_attack_are_as_many_as_the_page_says(kept: dict[str, An
     a_second, terabytes = map(int, year.groups())
     assert a_second == -(-5 * most // 60)
     assert terabytes - 1 < a_second * kept["unit"]["event_bytes"] * 365 * 86_400 / 1e12 < terabytes
+
+
+def test_the_page_says_how_busy_the_machine_was(kept: dict[str, Any]) -> None:
+    """The load that was noted beside the figures of ten million users."""
+    said = re.search(r"\(load (\d+)\)", PAGE.read_text(encoding="utf-8"))
+    assert said is not None
+    assert {round(each["load"]) for each in kept["ten_million"].values()} == {int(said[1])}
