@@ -212,7 +212,7 @@ def region_urls(text: str) -> tuple[tuple[str, str], ...]:
 def _url_of_region(name: str, text: str) -> str:
     urls = dict(region_urls(str(text)))
     if name not in urls:
-        msg = f"it has no region {name} any more"
+        msg = f"it no longer has the region {name}"
         raise ValueError(msg)
     return urls[name]
 

@@ -75,11 +75,11 @@ def test_the_emergency_lever_works_while_redis_is_unavailable(
     wait_until(
         lambda: all(post(each, "/v1/peek", user="u2")[1]["limit"] == 9 for each in (one, other) for _ in range(4))
     )
-    other.wait_for_error("rules: following PostgreSQL directly, redis unavailable: ")
+    other.wait_for_error("rules: redis unavailable, changes come from PostgreSQL: ")
 
     valkey.revive()
     wait_until(lambda: _follow(one, "feed", 4))
-    other.wait_for_error("rules: following redis again")
+    other.wait_for_error("rules: redis recovered, changes come from it again")
     for service in (one, other):
         assert post(service, "/v1/peek", user="u1")[1]["policy"] == "block"
         assert post(service, "/v1/peek", user="u3")[1]["limit"] == 7

@@ -69,7 +69,7 @@ def test_a_service_runs_on_its_file_while_the_database_is_unavailable(
     assert [post(service, "/v1/check", user="u1")[0] for _ in range(8)] == [200, 200] + [429] * 6
     ready = service.http.get("/readyz")
     assert (ready.status_code, ready.json()["rules"]) == (200, "file")
-    service.wait_for_error(r"rules: running on \S+rules.yaml, until the database or redis answers and has rules")
+    service.wait_for_error(r"rules file \S+rules.yaml active, until the database or redis answers and has rules")
     file.unlink()
     postgres.restart()
     # What the file said is not lost with it, though it was never published.

@@ -58,7 +58,7 @@ def test_there_is_one_block_of_a_subject(database_url: str) -> None:
             )
             (made,) = (end for end in ended if not isinstance(end, BaseException))
             refused = [str(end) for end in ended if isinstance(end, Conflict)]
-            assert refused == [f"that is blocked already, by block {made.id}; change that one"] * 2
+            assert refused == [f"it is blocked already, by the block {made.id}; change that one"] * 2
         assert (await accounts.blocks.create({"network": "192.0.2.0/24"}, "me")).network == "192.0.2.0/24"
 
     with_accounts(database_url, test, rules=False)

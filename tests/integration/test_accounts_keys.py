@@ -87,7 +87,7 @@ def test_a_revoked_key_is_revoked_for_good(database_url: str) -> None:
         with pytest.raises(Stale):
             await accounts.keys.revoke(key.id, "you", 1)
         for refused in (accounts.keys.replace(key.id, {}, "me"), accounts.keys.rotate(key.id, "me")):
-            with pytest.raises(Conflict, match="was revoked by 'token:ops', and that is for good"):
+            with pytest.raises(Conflict, match="was revoked by 'token:ops', permanently"):
                 await refused
         assert [row["verb"] for row in await changes(accounts.database, Kind.API_KEY)] == ["revoked", "created"]
 

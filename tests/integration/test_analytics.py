@@ -431,5 +431,5 @@ def test_the_same_questions_by_command(
     assert len(headgate("usage", "export", *days, "--format", "cloudevents", "--user", "u2").splitlines()) == 2
     assert "cannot be written" in headgate("usage", "export", *days, "--out", str(tmp_path), code=1)
     assert "none" in headgate("usage", "reconcile", *days)
-    assert "1 comparison of 5 differ" in headgate("usage", "reconcile", *days, "--user", "u1", code=2)
+    assert "usage differs in 1 of 5 comparisons" in headgate("usage", "reconcile", *days, "--user", "u1", code=2)
     assert json.loads(headgate("usage", "reconcile", *days, "--user", "u1", "--json", code=2))[-1]["difference"] == 10

@@ -281,7 +281,7 @@ def test_what_initdb_complains_of_is_said(new_folder: Path, monkeypatch: pytest.
         (programs / name).write_text(f"#!/bin/sh\necho {words}\n")
         (programs / name).chmod(0o755)
     monkeypatch.setattr(postgres, "_found", lambda: iter([programs]))
-    assert _refusal(new_folder) == "initdb failed: no space"
+    assert _refusal(new_folder) == "embedded PostgreSQL was not created, initdb failed: no space"
     assert not (new_folder / "data").exists()
 
 

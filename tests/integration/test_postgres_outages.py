@@ -201,7 +201,9 @@ def test_a_change_that_waits_too_long_for_another_is_told_so(postgres: Postgres)
         async with _opened(url) as one, _opened(url) as other:
             async with one.change() as writing:
                 await record(writing, "me", Kind.TIER, "free", "created", None, None)
-                with pytest.raises(DatabaseError, match="another change has been running for too long") as caught:
+                with pytest.raises(
+                    DatabaseError, match="timeout: another change has kept the lock for too long"
+                ) as caught:
                     await _change(other)
                 assert caught.value.transient
             assert len(await changes(other)) == 1

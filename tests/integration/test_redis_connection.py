@@ -147,7 +147,7 @@ def test_a_lost_connection_fails_what_was_in_flight_and_comes_back(valkey: Serve
             while not lost.in_flight:  # noqa: ASYNC110 (two turns of the loop, not a wait)
                 await asyncio.sleep(0)
             lost.abort(ConnectionResetError("cut"))
-            with pytest.raises(StoreError, match="connection was lost") as caught:
+            with pytest.raises(StoreError, match="connection to redis was lost") as caught:
                 await waiting
             assert caught.value.transient
             recovering = node._recovering

@@ -102,7 +102,7 @@ def test_the_feed_follows_a_planned_failover(undemoted: SentinelSetup) -> None:
         listening = feed.announcements()
         assert await anext(listening) is None
         await asyncio.to_thread(undemoted.sentinels[0].ask, "SENTINEL", "FAILOVER", NAME)
-        with pytest.raises(Exception, match="the connection was lost"):  # which has the subscriber come again
+        with pytest.raises(Exception, match="the connection to redis was lost"):  # which has the subscriber come again
             await anext(listening)
         await wait_until_async(lambda: undemoted.primary() is not old, interval=0.05)
         new = undemoted.primary()

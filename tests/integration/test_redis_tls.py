@@ -102,8 +102,8 @@ def test_checks_are_counted(certificates: Certificates, port: int) -> None:
     ("old", "new", "reason"),
     [
         ("ssl_ca={ca}&", "", "certificate verify failed"),
-        ("&ssl_cert={cert}&ssl_key={key}", "", "connection was lost"),
-        ("rediss://", "redis://", "connection was lost"),
+        ("&ssl_cert={cert}&ssl_key={key}", "", "connection to redis was lost"),
+        ("rediss://", "redis://", "connection to redis was lost"),
     ],
     ids=["unknown-authority", "no-client-certificate", "no-tls"],
 )

@@ -121,7 +121,7 @@ def test_a_password_of_another_region_is_changed(file: Path, server: Server, tmp
     (eu,) = [url for name, url in read.region_urls if name == "eu"]
     _write(regions, "us=redis://127.0.0.1:1")
     assert isinstance(eu, TextFromFile)
-    with pytest.raises(ValueError, match="it has no region eu any more"):
+    with pytest.raises(ValueError, match="it no longer has the region eu"):
         eu.read_again()
 
 

@@ -171,8 +171,8 @@ def test_names_from_requests_do_not_fill_the_screen(folder: Path, capsys: pytest
     ("arguments", "sentence"),
     [
         (["--from", "none.log"], "there is no 'none.log'"),
-        (["--from", "."], "there are no Parquet files"),
-        (["--from", "archive"], "there are no Parquet files"),
+        (["--from", "."], "the folder or archive has no Parquet file"),
+        (["--from", "archive"], "the folder or archive has no Parquet file"),
         ([], "set HEADGATE_DATABASE_URL"),
         (["--from", "access.log", "--since", "then"], "--since is 'then'"),
         (["--from", "access.log", "--since", "1h", "--until", "2h"], "is not before --until"),

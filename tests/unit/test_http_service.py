@@ -84,7 +84,11 @@ def test_readiness_is_what_the_service_says_of_itself() -> None:
 @pytest.mark.parametrize(
     ("failure", "status", "logged"),
     [
-        (StoreError("the server is unavailable", transient=True), 503, "no decision: the server is unavailable"),
+        (
+            StoreError("the server is unavailable", transient=True),
+            503,
+            "no decision, the counter store failed: the server is unavailable",
+        ),
         (ZeroDivisionError("a bug"), 500, "HTTP request failed: POST '/v1/check'"),
     ],
 )

@@ -211,7 +211,7 @@ def test_the_file_is_no_worry_while_a_new_database_gets_its_rules(
 
     with caplog.at_level("INFO", "headgate"):
         asyncio.run(run())
-    assert [each.levelname for each in caplog.records if each.message.startswith("rules: running on ")] == [level]
+    assert [each.levelname for each in caplog.records if " active, until the database " in each.message] == [level]
 
 
 def test_a_file_that_changes_is_read_again_and_the_last_good_one_stays(
@@ -235,9 +235,9 @@ def test_a_file_that_changes_is_read_again_and_the_last_good_one_stays(
         assert (await process.limiter.peek(REQUEST)).limit == 55
         assert limit.is_known
         refused = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
-        assert [sentence.partition(" are refused, ")[2].partition(":")[0] for sentence in refused] == [
-            "those read before stay",
-            "those read before stay",
+        assert [sentence.partition(" refused, ")[2].partition(":")[0] for sentence in refused] == [
+            "the active rules stay",
+            "the active rules stay",
         ]
         process.file.write_text("rules: [{name: r, limits: 77/hour}]")
         await look()

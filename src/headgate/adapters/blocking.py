@@ -140,7 +140,7 @@ class Background(Generic[ResidentT]):
             self._thread.start()
         except RuntimeError as error:  # no more threads, or the interpreter is about to exit
             self._loop.close()
-            msg = f"cannot wait for an answer: {error}"
+            msg = f"the background thread of headgate.sync cannot start: {error}"
             raise StoreError(msg, transient=True) from error
 
     # In the threads that ask
@@ -148,7 +148,7 @@ class Background(Generic[ResidentT]):
     def ask(self, method: Callable[[Any], Coroutine[Any, Any, T]], argument: object) -> T:
         """Have the loop call a method of the resident; return its result, or raise what it raises."""
         if threading.get_ident() == self._thread.ident:
-            msg = "headgate.sync was called on its own background thread, which would wait for itself"
+            msg = "headgate.sync was called on its own background thread and would wait for itself; use another thread"
             raise StoreError(msg, transient=False)
         call = _Call(method, argument)
         self._calls.append(call)

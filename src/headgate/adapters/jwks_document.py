@@ -55,6 +55,6 @@ def _read(path: Path) -> bytes:
 
 def _bounded(document: bytes) -> bytes:
     if len(document) > _MAX_BYTES:
-        msg = f"the document with the keys has more than {_MAX_BYTES} bytes"
+        msg = f"the key document has more than {_MAX_BYTES} bytes"
         raise HeadgateError(msg)
     return document

@@ -72,7 +72,9 @@ class Traces:
             async with asyncio.timeout(_SECONDS_TO_CLOSE):
                 await asyncio.to_thread(self._provider.shutdown)
         except TimeoutError:
-            log.warning("traces: the last spans were not delivered before shutdown")
+            log.warning(
+                "traces: shutdown did not wait longer than %g s, the last spans are not delivered", _SECONDS_TO_CLOSE
+            )
 
 
 def tell_span(verdict: Verdict) -> None:

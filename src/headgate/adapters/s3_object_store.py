@@ -44,7 +44,8 @@ class S3ObjectStore:
                     size += len(chunk)
                 spool.seek(0)
             except OSError as error:
-                msg = f"{self.url}/{name} cannot be uploaded, no temporary file: {error.strerror or error}"
+                reason = error.strerror or error
+                msg = f"{self.url}/{name} not uploaded, no temporary file: {reason}; set TMPDIR to a folder with space"
                 raise ArchiveError(msg) from error
             with self._translated(name, "written"), self._files.open_output_stream(path, compression=None) as sink:
                 for chunk in chunks_of(spool):

@@ -112,7 +112,7 @@ class Document:
             self.problem(path, "aliases (*name) are not supported; write the value out", line)
             return None
         if event.tag is not None:
-            self.problem(path, f"tags ({short_repr(event.tag)}) are not supported; leave it out", line)
+            self.problem(path, f"tags ({short_repr(event.tag)}) are not supported; leave the tag out", line)
         if isinstance(event, yaml.SequenceStartEvent):
             return self._sequence(events, path)
         return self._mapping(events, path) if isinstance(event, yaml.MappingStartEvent) else _scalar(event)

@@ -239,7 +239,7 @@ async def writing(database: Database) -> AsyncIterator[TableWriter]:
             msg = f"{error}, and it is unknown whether the backup was restored; restore it again with --replace"
             raise DatabaseError(msg, transient=True, perhaps_done=True) from error
         if done != "COMMIT":
-            msg = "nothing was restored, because a statement failed"
+            msg = "nothing was restored: PostgreSQL rolled it back after an error, which is in its log"
             raise DatabaseError(msg, transient=False)
 
 

@@ -104,7 +104,7 @@ def _run(process: Callable[[], None], *, in_log: bool) -> int:
     except Exception as error:
         if not in_log:
             return report(error)
-        log.exception("this process stops because of an unexpected error")
+        log.exception("process stops: unexpected error")
         return FAILED
     return 0
 

@@ -116,7 +116,7 @@ def reconcile(
         if user is not None and not any(each["against"] == "counter" for each in found):
             print_note("no rule counts this user by days in a fixed window, so there is no counter to compare with")
     if different and not as_json:
-        complain(f"{counted(len(different), 'comparison')} of {len(found)} differ")
+        complain(f"usage differs in {len(different)} of {counted(len(found), 'comparison')}")
     return DIFFERENT if different else 0
 
 

@@ -86,7 +86,7 @@ class Blocks:
         async with announced(self._database, self._announce) as writing:
             form = await _read(writing, data)
             if there := await writing.row("blocks.of", *form.subject):
-                msg = f"that is blocked already, by block {there['id']}; change that one"
+                msg = f"it is blocked already, by the block {there['id']}; change that one"
                 raise Conflict(msg)
             await writing.run("blocks.drop_ended_of", *form.subject)
             row = await writing.row("blocks.add", *form.subject, form.reason, form.until, who)

@@ -65,7 +65,7 @@ class FileRules:
             data = rule_set_data(await asyncio.to_thread(self._file.load))
             await self._applier.hold(RULES, data, DocumentOrigin.FILE)
         except HeadgateError as error:
-            self._complain(f"the rules in {self._file.path} are refused, {self._what_holds()}: {error}")
+            self._complain(f"rules file {self._file.path} refused, {self._what_holds()}: {error}")
         else:
             self._said = ""
             if self._applier.state[RULES].origin is DocumentOrigin.FILE:
@@ -74,15 +74,15 @@ class FileRules:
     def _say_what_runs(self) -> None:
         """A new database has blocks, none, and gets its rules in a moment; one that does not answer is an outage."""
         if self._applier.state[BLOCKS].origin in {DocumentOrigin.FEED, DocumentOrigin.DATABASE}:
-            log.info("rules: running on %s, until the database has them", self._file.path)
+            log.info("rules file %s active, until the database has its rules", self._file.path)
         else:
-            log.warning("rules: running on %s, until the database or redis answers and has rules", self._file.path)
+            log.warning("rules file %s active, until the database or redis answers and has rules", self._file.path)
 
     def _what_holds(self) -> str:
         return (
-            "those read before stay"
+            "the active rules stay"
             if self._applier.state[RULES].origin is DocumentOrigin.FILE
-            else "and there are no others"
+            else "no rules are active"
         )
 
     def _complain(self, sentence: str) -> None:

@@ -100,7 +100,7 @@ class Keys:
             _refuse_revoked(before)
             texts = await OverrideReader(self._zones).read_one(writing, rule, limits)
             if len({*before.limits, rule}) > MAX_RULES:
-                msg = f"API key {before.id} has limits for {MAX_RULES} rules, which is all that one may have"
+                msg = f"API key {before.id} has limits for {MAX_RULES} rules, the maximum; remove one first"
                 raise Conflict(msg)
             await writing.run("keys.put_limits", id_of(id), rule, texts)
             return await _changed(writing, who, "changed", before)
@@ -197,7 +197,7 @@ def _check_overlap(seconds: object) -> None:
 
 def _refuse_revoked(key: KeyRecord) -> None:
     if key.state is KeyState.REVOKED:
-        msg = f"API key {key.id} was revoked by {short_repr(key.revoked_by)}, and that is for good; create a new one"
+        msg = f"API key {key.id} was revoked by {short_repr(key.revoked_by)}, permanently; create a new one"
         raise Conflict(msg)
 
 

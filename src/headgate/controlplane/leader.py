@@ -82,7 +82,7 @@ class Preparation:
                 return await action()
             except DatabaseError as error:
                 if not error.transient and str(error) != logged:
-                    log.error("database unusable, retrying: %s", error)  # noqa: TRY400 (a sentence for the operator)
+                    log.error("database unusable, retry in %g s: %s", _SECONDS_BETWEEN_TRIES, error)  # noqa: TRY400 (a sentence for the operator)
                 elif not logged:
                     log.warning("database unavailable, changes wait until it answers: %s", error)
                 logged = str(error)

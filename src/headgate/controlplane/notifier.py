@@ -140,7 +140,7 @@ class Notifier:
         dropped = not records or await self._cache.drop(records)
         await self._feed.announce(Announcement(since, reached if dropped else position, names))
         if not dropped:
-            msg = "cached records of users and API keys could not be dropped"
+            msg = "records of users and API keys that redis has cached could not be dropped"
             raise StoreError(msg, transient=True)
 
 

@@ -80,7 +80,7 @@ class Rollups:
                 await self.catch_up()
             except Exception as error:  # noqa: BLE001 (whatever it is, the loop must go on)
                 if not has_failed:
-                    log.warning("roll-up of counts failed, it will be tried again: %s", str(error) or repr(error))
+                    log.warning("roll-up of counts failed, retry in %g s: %s", self._every, str(error) or repr(error))
                 has_failed = True
             else:
                 has_failed = False

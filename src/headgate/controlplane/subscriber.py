@@ -127,7 +127,7 @@ class Subscriber:
             for kind, (origin, number) in self.state.items()
         )
         why = "; ".join(reason for reason in reasons if reason)
-        log.log(logging.WARNING if why else logging.INFO, "starting with %s%s", documents, f" ({why})" if why else "")
+        log.log(logging.WARNING if why else logging.INFO, "started with %s%s", documents, f" ({why})" if why else "")
         return self.state
 
     async def _within(self, seconds: float, step: Callable[[float], Awaitable[None]], name: str) -> str:
@@ -206,7 +206,7 @@ class Subscriber:
                 if is_listening:
                     self._woken.set()  # `_watch` finds out whether the feed is unavailable
             except Exception:
-                log.exception("listening to the feed failed; trying again")
+                log.exception("feed: the subscription failed, retry within seconds")
             self._subscription = None
             await asyncio.sleep(self._every * _chance.uniform(0.1, 0.5))  # so that a fleet does not come at once
 
@@ -267,13 +267,13 @@ class Subscriber:
         self.followed = now
         self.applier.has_changed.set()
         if now is Followed.FEED:
-            log.warning("rules: following redis again")
+            log.warning("rules: redis recovered, changes come from it again")
         elif now is Followed.DATABASE:
-            log.warning("rules: following PostgreSQL directly, redis unavailable: %s", self.trouble)
+            log.warning("rules: redis unavailable, changes come from PostgreSQL: %s", self.trouble)
         else:
             also = "" if direct is None else f"; PostgreSQL unavailable: {direct.trouble}"
             log.warning(
-                "rules: no changes received, active rules and blocks stay, redis unavailable: %s%s", self.trouble, also
+                "rules: redis unavailable, no changes received, active rules and blocks stay: %s%s", self.trouble, also
             )
 
     async def _look(self) -> None:

@@ -141,7 +141,7 @@ class Users:
             before = await _get(writing, id, version)
             texts = await OverrideReader(self._zones).read_one(writing, rule, limits)
             if len({*before.overrides, rule}) > MAX_RULES:
-                msg = f"user {short_repr(id)} has {MAX_RULES} overrides, which is all that one may have"
+                msg = f"user {short_repr(id)} has {MAX_RULES} overrides, the maximum; remove one first"
                 raise Conflict(msg)
             await writing.run("users.put_override", id, rule, texts)
             await writing.run("users.touch", id)

@@ -86,7 +86,7 @@ class ShardView:
     def raise_outage(self) -> None:
         """Raise the reason why some parts cannot be asked, if there is one: what they have left is not known."""
         for _, error in self._down.values():
-            msg = f"{len(self._down)} of {len(self.meters)} parts of a counter unavailable: {error}"
+            msg = f"{len(self._down)} of {len(self.meters)} shards of a counter unavailable: {error}"
             raise StoreError(msg, transient=True)
 
     def stale(self, now: Micros) -> list[int]:

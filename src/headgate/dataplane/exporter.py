@@ -110,7 +110,7 @@ class SinkWorker:
             except (SinkError, OSError) as error:
                 self._failed(f"{self.sink.name} unavailable: {error}")
             except Exception as error:  # a fault of ours must not end it either
-                log.exception("the sink %s has failed", self.sink.name)
+                log.exception("sink %s: a batch failed with an unexpected error", self.sink.name)
                 self._failed(f"{self.sink.name} unavailable: {type(error).__name__}: {error}")
             else:
                 self._recovered()
@@ -272,7 +272,7 @@ class Exporter:
         """Why no sink gets anything: in the state of all sinks, and in the log once; None is the end of it."""
         before = {worker.error for worker in self._workers}
         if error is not None and before == {None}:
-            log.error("events and counts are not stored: %s", error)
+            log.error("events and counts wait in the spool: %s", error)
         elif error is None and before != {None}:
             log.info("events and counts are stored again")
         for worker in self._workers:

@@ -209,7 +209,7 @@ class Flusher:
             try:
                 observe(counted)
             except Exception:
-                log.exception("an observer of the counts failed")  # no reason to lose the counts
+                log.exception("counts: an observer failed; the counts are kept")  # no reason to lose the counts
         return counts, latencies
 
     def _use_of_records(self, counts: Sequence[Count]) -> list[Count]:

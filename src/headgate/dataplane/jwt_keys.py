@@ -218,8 +218,12 @@ class KeySet:
             async with asyncio.timeout(self._seconds):
                 keys = self._read(await self._fetch())
         except Exception as error:  # noqa: BLE001 (whatever an issuer does, tokens of known keys stay valid)
-            reason = "it took too long" if isinstance(error, TimeoutError) else str(error) or type(error).__name__
-            log.warning("JWT keys could not be fetched, the known keys stay: %s", reason)
+            reason = (
+                f"timeout: no answer within {self._seconds:g} s"
+                if isinstance(error, TimeoutError)
+                else str(error) or type(error).__name__
+            )
+            log.warning("JWT keys not fetched, the known keys stay: %s", reason)
             return
         if keys != self._keys:
             self._keys = keys
@@ -236,7 +240,7 @@ class KeySet:
                 kid = each.get("kid")
                 found.setdefault(kid if isinstance(kid, str) else None, []).append(key)
         if not found:
-            msg = "there is no key in it that the algorithms of HEADGATE_JWT_ALGORITHMS can use"
+            msg = "the key document has no key for the algorithms in HEADGATE_JWT_ALGORITHMS"
             raise ValueError(msg)
         return found
 

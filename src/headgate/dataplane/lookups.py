@@ -170,7 +170,7 @@ class Lookups:
             return
         error = task.exception()
         if error is not None:
-            log.error("a look-up of users or API keys failed", exc_info=error)
+            log.error("a look-up of users or API keys failed with an unexpected error", exc_info=error)
             self._reader.unavailable(batch)
         self._pump()
 

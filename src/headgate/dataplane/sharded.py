@@ -191,7 +191,7 @@ class _Request:
         if isinstance(taken, BaseException):
             raise taken
         if isinstance(looked, BaseException):  # what was taken counts; the other parts stay as they were known
-            log.debug("parts of a counter not read: %s", looked)
+            log.debug("shards of a counter not read: %s", looked)
         decisions = iter(taken)
         self._rows = {hit.key: [next(decisions) for _ in self._expanded(hit)] for hit in self._hits}
         return [hit for hit in self._hits if not all(decision.allowed for decision in self._rows[hit.key])]
@@ -279,7 +279,7 @@ class _Request:
             await self._store.give_back(receipts)
         except StoreError as failed:
             # It stays charged until its time is over: too much is counted, never too little.
-            log.debug("give-back of parts failed: %s", failed)
+            log.debug("give-back to shards failed: %s", failed)
 
     async def _answers(self, refused: Sequence[Hit], rooms: Sequence[bool]) -> list[Decision]:
         """The answers of whole counters. If all that were refused have room, other requests were faster each time."""

@@ -295,4 +295,8 @@ class Acceptor(Generic[C]):
         now = self._loop.time()
         if now - self._logged >= _SECONDS_BETWEEN_LINES:
             self._logged = now
-            log.warning("cannot accept connections: %s; %d are open", error.strerror or error, len(self.connections))
+            log.warning(
+                "cannot accept connections: %s; %d are open (LimitNOFILE or ulimit -n sets how many may be)",
+                error.strerror or error,
+                len(self.connections),
+            )

@@ -156,6 +156,6 @@ def _parquet(files: list[tuple[ObjectStore, str]], span: Span) -> Any:  # noqa: 
         msg = "Parquet files need pyarrow, which is not installed: pip install 'headgate[archive]'"
         raise InvalidSettings(msg) from error
     if not files:
-        msg = "there are no Parquet files"
+        msg = "there is nothing to replay: the folder or archive has no Parquet file"
         raise InvalidSettings(msg)
     return ParquetEvents([store.arrow(name) for store, name in files], span.start, span.until)

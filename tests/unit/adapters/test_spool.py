@@ -75,8 +75,8 @@ def test_a_full_disk_is_waited_for(tmp_path: Path, disk: _Disk, caplog: pytest.L
     read_all(stream, "one")
     assert stream.ledger("one") == DeliveryLedger(stored=110)
     assert caplog.messages == [
-        "spool: cannot be written, events wait in memory: No space left on device",
-        "spool: writing recovered",
+        f"spool {tmp_path}: cannot be written, events wait in memory: No space left on device",
+        f"spool {tmp_path}: writing recovered",
     ]
 
 
@@ -109,7 +109,9 @@ def test_what_a_full_disk_never_took_is_said_at_the_end(
     writer.append(EVENTS, batch(0, 7))
     writer.append(COUNTS, count_batch(2))
     writer.close()
-    assert caplog.messages[-1] == "spool: could not be written, 10 events and counts are lost"
+    assert caplog.messages[-1] == (
+        f"spool {tmp_path}: not written before the end of the process, 10 events and counts are lost"
+    )
 
 
 def test_a_data_directory_that_cannot_be_used_stops_nothing(tmp_path: Path) -> None:
@@ -150,7 +152,7 @@ def test_a_deleted_spool_is_begun_anew(tmp_path: Path, caplog: pytest.LogCapture
     writer.write()
     assert read_all(stream, "one") == list(range(810, 815))
     assert stream.ledger("one") == DeliveryLedger(stored=15, dropped=800)
-    assert "spool: its folder was deleted, its events are lost; a new one is made" in caplog.messages
+    assert "deleted while in use, its events are lost; a new folder is made" in caplog.text
     writer.close()
     stream.look()
     assert stream.ledger("one") == DeliveryLedger(stored=15, dropped=800)
@@ -227,8 +229,8 @@ def test_what_waits_for_a_sink_that_is_not_there_now_stays(tmp_path: Path, caplo
     stream = spooled_events(tmp_path, ["one"])
     assert read_all(stream, "one") == list(range(3_000))
     stream.look()
-    words = f"3000 events wait in {tmp_path} for the sink two, which is not configured now"
-    assert caplog.messages == [words]
+    words = f"spool: 3000 events in {tmp_path} wait for the sink two, which is not configured"
+    assert caplog.messages == [f"{words}; configure it again to store them"]
     assert read_all(spooled_events(tmp_path, ["one", "two"]), "two") == list(range(3_000))
     assert not list(tmp_path.glob("*/events"))
 

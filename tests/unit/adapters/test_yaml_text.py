@@ -192,7 +192,7 @@ def test_tags_are_refused(value: str) -> None:
     """A tag would change what a value means, or even run something; none is taken."""
     (line,) = lines(f"first: 1\na: {value}\n")
     assert line.startswith("2: a: tags (")
-    assert line.endswith(") are not supported; leave it out")
+    assert line.endswith(") are not supported; leave the tag out")
 
 
 @pytest.mark.parametrize(

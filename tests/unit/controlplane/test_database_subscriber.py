@@ -48,7 +48,7 @@ def test_what_is_published_while_the_feed_is_unavailable_is_taken_from_the_datab
             await wait_until_async(lambda: trial.subscriber.confirmed != before)
             assert saved.read("rules") == rules(8, 8)
             reason = "connection refused" if how == "away" else f"no answer within {SOON:g} s"
-            assert _said(caplog) == [f"rules: following PostgreSQL directly, redis unavailable: {reason}"]
+            assert _said(caplog) == [f"rules: redis unavailable, changes come from PostgreSQL: {reason}"]
 
     asyncio.run(run())
 
@@ -140,8 +140,8 @@ def test_a_process_goes_back_to_the_feed_and_never_to_older_documents(caplog: py
             await trial.feed.looks(5)
             assert database.looked == looked
         assert _said(caplog) == [
-            "rules: following PostgreSQL directly, redis unavailable: connection refused",
-            "rules: following redis again",
+            "rules: redis unavailable, changes come from PostgreSQL: connection refused",
+            "rules: redis recovered, changes come from it again",
         ]
 
     asyncio.run(run())
@@ -236,10 +236,10 @@ def test_with_both_unavailable_what_is_active_stays(caplog: pytest.LogCaptureFix
             await wait_until_async(lambda: trial.subscriber.followed is Followed.DATABASE)
         nothing, directly = _said(caplog)
         assert nothing.startswith(
-            "rules: no changes received, active rules and blocks stay, redis unavailable: connection refused; "
+            "rules: redis unavailable, no changes received, active rules and blocks stay: connection refused; "
         )
         assert nothing.endswith("PostgreSQL unavailable: it does not answer")
-        assert directly == "rules: following PostgreSQL directly, redis unavailable: connection refused"
+        assert directly == "rules: redis unavailable, changes come from PostgreSQL: connection refused"
 
     asyncio.run(run())
 

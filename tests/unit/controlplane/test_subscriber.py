@@ -181,7 +181,7 @@ def test_a_process_that_stumbles_over_an_announcement_goes_on(caplog: pytest.Log
             trial.subscriber._forget = forget
             await trial.feed.publish(rules(3), ["rules", "user:u2"])
             await trial.until(3)
-            assert "listening to the feed failed" in caplog.text
+            assert "feed: the subscription failed" in caplog.text
 
     asyncio.run(run())
 
@@ -247,8 +247,8 @@ def test_a_feed_that_was_emptied_takes_nothing_away(caplog: pytest.LogCaptureFix
             assert trial.subscriber.trouble is None
             assert trial.forgotten == []
         assert [record.getMessage() for record in caplog.records if "redis" in record.getMessage()] == [
-            "rules: no changes received, active rules and blocks stay, redis unavailable: connection refused",
-            "rules: following redis again",
+            "rules: redis unavailable, no changes received, active rules and blocks stay: connection refused",
+            "rules: redis recovered, changes come from it again",
         ]
 
     asyncio.run(run())
@@ -284,11 +284,11 @@ def test_a_process_starts_whatever_is_unavailable(
         assert state == (expected if has_database or has_saved else ActiveDocument(DocumentOrigin.NOTHING, 0))
         (said,) = [record.getMessage() for record in caplog.records]
         assert said.startswith(
-            "starting with rules 6 from the database, blocks 2 from the database (the feed: "
+            "started with rules 6 from the database, blocks 2 from the database (the feed: "
             if has_database
-            else "starting with rules 5 from a saved file, no blocks (the feed: "
+            else "started with rules 5 from a saved file, no blocks (the feed: "
             if has_saved
-            else "starting with no rules, no blocks (the feed: "
+            else "started with no rules, no blocks (the feed: "
         )
         trial.feed.is_frozen = trial.feed.is_down = False
         await trial.feed.publish(rules(7, 7))

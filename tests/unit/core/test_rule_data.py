@@ -174,7 +174,10 @@ def test_a_throttling_rule_made_in_python_has_the_usual_delay() -> None:
         (Rule("a", limits=LIMITS, match=Match(("api",))), "rules[0].match.endpoints[0]: 'api' does not start with '/'"),
         (Rule("a", limits=LIMITS, sample=2), "rules[0].sample: expected a number from 0 to 1, not 2"),
         (Rule("a", limits=LIMITS, response=Response(200)), "rules[0].response.status: expected a whole number"),
-        (Rule("a", limits=LIMITS, spread=Spread(SpreadMode.REGIONS)), "rules[0].spread: give either shards or regions"),
+        (
+            Rule("a", limits=LIMITS, spread=Spread(SpreadMode.REGIONS)),
+            "rules[0].spread: write either shards or regions, as in {shards: 4} or {regions: gossip}",
+        ),
         (Rule("a", limits=LIMITS, algorithm=Algorithm.CONCURRENCY), "rules[0].limits: concurrency needs a limit"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",

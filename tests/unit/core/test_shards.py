@@ -139,6 +139,6 @@ def test_a_view_knows_what_it_heard() -> None:
     view.note_down(1, 500, StoreError("no answer", transient=True))
     assert view.rooms(100) == [1, 0]
     assert view.up(499) == [0]
-    with pytest.raises(StoreError, match="1 of 2 parts of a counter unavailable: no answer"):
+    with pytest.raises(StoreError, match="1 of 2 shards of a counter unavailable: no answer"):
         view.raise_outage()
     assert view.up(500) == [0, 1]

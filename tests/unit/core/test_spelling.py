@@ -121,11 +121,11 @@ def test_written_down_and_read_again_it_is_the_same() -> None:
         ({"rules": [search()], "case_sensitive": "no"}, "case_sensitive: expected true or false, not 'no'"),
         (
             {"rules": [{"name": "r", "limits": "5/minute"}], "case_sensitive": False},
-            "case_sensitive: says how paths are compared with endpoints, and no rule here has any",
+            "case_sensitive: has no effect, since no rule here has endpoints; leave it out",
         ),
         (
             {"rules": [{"name": "r", "limits": "5/minute", "match": {"strip_parameters": True}}]},
-            "rules[0].match.strip_parameters: says how paths are compared with endpoints, and there are none",
+            "rules[0].match.strip_parameters: has no effect without endpoints; leave it out",
         ),
         (
             {"rules": [search(endpoints=["/a;v=1"], strip_parameters=True)]},

@@ -149,7 +149,7 @@ def test_a_sink_that_fails_is_tried_again_and_spoken_of_once(caplog: pytest.LogC
     lines = [record.getMessage() for record in caplog.records]
     assert lines.count("events wait in the spool: away unavailable: no answer") == 1
     assert lines.count("events are stored again: away recovered") == 1
-    assert lines.count("the sink away has failed") == 1
+    assert lines.count("sink away: a batch failed with an unexpected error") == 1
     assert "events to there: 6 emitted = 6 stored + 0 spooled + 0 dropped + 0 refused" in lines
 
 
@@ -272,7 +272,7 @@ def test_a_lock_that_cannot_be_taken_is_said_and_tried_again(caplog: pytest.LogC
 
     asyncio.run(run())
     assert caplog.messages[:2] == [
-        "events and counts are not stored: the spool cannot be locked: shipping.lock: Is a directory",
+        "events and counts wait in the spool: the spool cannot be locked: shipping.lock: Is a directory",
         "events and counts are stored again",
     ]
 

@@ -125,7 +125,7 @@ def test_a_silent_part_is_left_out(setup: Setup) -> None:
         setup.servers.silent = {NAMES[2]}
         for _ in range(9):
             assert (await setup.take())[0].allowed
-        with pytest.raises(StoreError, match="1 of 4 parts of a counter unavailable: timeout") as caught:
+        with pytest.raises(StoreError, match="1 of 4 shards of a counter unavailable: timeout") as caught:
             await setup.take()
         assert caught.value.transient
         setup.servers.silent = set()
@@ -280,7 +280,7 @@ def test_parts_that_cannot_be_looked_at_do_not_undo_what_was_taken(
         (decision,) = await setup.take(2)
         assert (decision.allowed, decision.remaining) == (True, 10)
         assert sorted([*looked_at, *setup.servers.taken]) == sorted(NAMES)
-        assert "parts of a counter not read: holds something else" in caplog.text
+        assert "shards of a counter not read: holds something else" in caplog.text
         setup.servers.peek_now = real  # type: ignore[method-assign]
         (left,) = await setup.store.peek([Hit(KEY, TWELVE, 0)])
         assert left.remaining == 10

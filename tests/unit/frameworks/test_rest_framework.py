@@ -150,7 +150,7 @@ def test_a_store_that_fails_while_slots_are_released_is_logged(
     with _project(middleware=False), override_settings(ROOT_URLCONF=_Slots):
         monkeypatch.setattr(ThreadGate, "close", fails)
         assert APIClient().get("/limit").status_code == 200
-    assert "check failed: the server is gone" in caplog.text
+    assert "no decision, the counter store failed: the server is gone" in caplog.text
 
 
 def test_an_unknown_scope_is_refused() -> None:

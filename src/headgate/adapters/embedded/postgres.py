@@ -181,11 +181,11 @@ def _run(command: Sequence[str]) -> None:
             command, stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=_SECONDS_TO_MAKE
         )
     except subprocess.TimeoutExpired as error:
-        msg = f"initdb took longer than {_SECONDS_TO_MAKE:.0f} s"
+        msg = f"embedded PostgreSQL was not created, initdb took longer than {_SECONDS_TO_MAKE:.0f} s; start again"
         raise DatabaseError(msg, transient=True) from error
     if ran.returncode != 0:
         said = (ran.stderr or ran.stdout).decode(errors="replace").strip().replace("\n", " ")
-        msg = f"initdb failed: {said or f'exit code {ran.returncode}'}"
+        msg = f"embedded PostgreSQL was not created, initdb failed: {said or f'exit code {ran.returncode}'}"
         raise DatabaseError(msg, transient=False)
 
 

@@ -60,11 +60,11 @@ def parse_address(url: str) -> Address:
         raise InvalidSettings(msg)
     options = dict(given)
     if not _PORTS.fullmatch(options.get("port", "")):
-        msg = "port in the address of a database is a number"
+        msg = "the address of the database has a port that is no number; write ?port=5432"
         raise InvalidSettings(msg)
     bouncer = options.pop("pgbouncer", "false")
     if bouncer not in {"true", "false"}:
-        msg = "pgbouncer in the address of a database is true or false"
+        msg = "the address of the database has a pgbouncer that is neither true nor false; write ?pgbouncer=true"
         raise InvalidSettings(msg)
     query = f"?{urlencode(options)}" if options else ""
     return Address(url.partition("?")[0] + query, 0 if bouncer == "true" else _STATEMENTS)
@@ -165,7 +165,7 @@ class Database:
                 msg = f"{error}, and it is not known whether the change was made; check before you retry"
                 raise DatabaseError(msg, transient=True, perhaps_done=True) from error
             if done != "COMMIT":  # PostgreSQL says what it did instead, and does not call it an error
-                msg = "the change was not made, because one of its statements failed"
+                msg = "the change was not made: PostgreSQL rolled it back after an error, which is in its log"
                 raise DatabaseError(msg, transient=False)
 
     @asynccontextmanager

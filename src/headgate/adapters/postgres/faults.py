@@ -30,22 +30,22 @@ def translated() -> Iterator[None]:
     try:
         yield
     except asyncpg.UniqueViolationError as error:
-        msg = f"the same one exists already ({error.constraint_name})"
+        msg = f"a record with this id or name exists already ({error.constraint_name}); choose another one"
         raise Conflict(msg) from error
     except asyncpg.ForeignKeyViolationError as error:
-        msg = f"the change refers to a record that is missing, or deletes one in use ({error.constraint_name})"
+        msg = f"the change names a missing record, or deletes one in use ({error.constraint_name})"
         raise Conflict(msg) from error
     except _UNFIT as error:
         msg = f"the database rejects the values: {_words(error)}"
         raise InvalidRequest(msg) from error
     except asyncpg.LockNotAvailableError as error:
-        msg = "another change has been running for too long; try again"
+        msg = "timeout: another change has kept the lock for too long; try again"
         raise DatabaseError(msg, transient=True) from error
     except (asyncpg.UndefinedTableError, asyncpg.UndefinedColumnError) as error:
         msg = f"the database is not prepared ({_words(error)}); run 'headgate db migrate'"
         raise DatabaseError(msg, transient=False) from error
     except (asyncpg.InvalidSQLStatementNameError, asyncpg.DuplicatePreparedStatementError) as error:
-        msg = f"the database refuses: {_words(error)}; behind PgBouncer, write ?pgbouncer=true after its address"
+        msg = f"the database refused: {_words(error)}; behind PgBouncer, write ?pgbouncer=true after its address"
         raise DatabaseError(msg, transient=False) from error
     except _LOST as error:
         msg = f"the database does not answer ({_reason(error)})"
@@ -53,7 +53,7 @@ def translated() -> Iterator[None]:
     except asyncpg.PostgresError as error:
         # A table that was changed meanwhile is known to asyncpg after the first failure.
         passing = (error.sqlstate or "")[:2] in _PASSING or isinstance(error, asyncpg.InvalidCachedStatementError)
-        msg = f"the database refuses: {_words(error)}"
+        msg = f"the database refused: {_words(error)}"
         raise DatabaseError(msg, transient=passing) from error
     except (asyncpg.InterfaceError, asyncpg.InternalClientError) as error:
         msg = f"the database rejected the query: {_words(error)}"

@@ -269,7 +269,7 @@ async def cluster_slots(address: ServerAddress) -> list[list[Any]]:
     """Ranges of slots: the first, the last, then nodes as lists that begin with host and port."""
     reply = await execute_once(address, _SECONDS_PER_NODE, "CLUSTER", "SLOTS")
     if not isinstance(reply, list) or not reply:
-        msg = "it knows no slots"
+        msg = "the cluster has assigned no slots; create it with valkey-cli --cluster create"
         raise StoreError(msg, transient=True)
     return reply
 

@@ -117,7 +117,7 @@ class Connection(asyncio.Protocol):
         on_lost, self._on_lost = self._on_lost, _ignore
         on_lost(self)
         for on_reply in in_flight:
-            on_reply(StoreError(f"the connection was lost: {error or 'closed by the server'}", transient=True))
+            on_reply(StoreError(f"the connection to redis was lost: {error or 'closed by the server'}", transient=True))
 
 
 class Connector:
@@ -246,7 +246,7 @@ async def _shake_hands(connection: Connection, command: tuple[str, ...]) -> None
         if error.__cause__ is None:  # the connection was lost
             raise
         refusal = code_of(error.__cause__) if command[0] in _WITH_SECRETS else error.__cause__
-        msg = f"the server refused {command[0]}: {refusal}"
+        msg = f"redis refused {command[0]}: {refusal}"
         raise StoreError(msg, transient=True) from None
 
 

@@ -231,8 +231,8 @@ def _as_store_error() -> Iterator[None]:
         yield
     except (OSError, ValueError) as error:
         reason = (
-            f"timeout: no reply within {_SECONDS:g} s"
+            f"timeout: no reply of redis within {_SECONDS:g} s"
             if isinstance(error, TimeoutError)
-            else f"cannot connect: {error}"
+            else f"cannot connect to redis: {error}"
         )
         raise StoreError(reason, transient=True) from error

@@ -62,7 +62,7 @@ class DedicatedConnection:
                 self._topology.redirect(self._shard, error.__cause__ or error)
                 if code_of(error.__cause__) != MOVED:
                     raise
-        msg = f"the cluster redirected the command {_MAX_REDIRECTS} times, and no node took it"
+        msg = f"the cluster redirected the command {_MAX_REDIRECTS} times while its slots moved; retry later"
         raise StoreError(msg, transient=True)
 
     async def listen(self, channel: str) -> AsyncGenerator[bytes | None]:
@@ -92,7 +92,7 @@ class DedicatedConnection:
         finally:
             node.on_moved.discard(connection.abort)
             connection.abort()
-        msg = "the connection was lost"
+        msg = "the connection to redis was lost"
         raise StoreError(msg, transient=True)
 
     async def _connect(self, on_lost: Callable[[Connection], None], protocol: int | None = None) -> Connection:
@@ -110,9 +110,9 @@ class DedicatedConnection:
             yield
         except (OSError, ValueError) as error:  # ValueError: no valid host name
             reason = (
-                f"timeout: no reply within {seconds:g} s"
+                f"timeout: no reply of redis within {seconds:g} s"
                 if isinstance(error, TimeoutError)
-                else f"cannot connect: {error}"
+                else f"cannot connect to redis: {error}"
             )
             lost = StoreError(reason, transient=True)
             self._topology.redirect(self._shard, lost)  # so that a cluster reads its map again

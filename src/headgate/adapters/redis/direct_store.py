@@ -238,20 +238,20 @@ class _SharedConnection:
     def _exchange(self, command: Command) -> object:
         """The reply to a command, or the error that there is none."""
         if self.is_broken:
-            return StoreError("the connection was lost", transient=True)
+            return StoreError("the connection to redis was lost", transient=True)
         try:
             self._socket.sendall(encode_command(command))
             reply = self._reader.next()
             while reply is NO_REPLY:
                 data = self._received()
                 if not data:
-                    return StoreError("the connection was lost: closed by the server", transient=True)
+                    return StoreError("the connection to redis was lost: closed by the server", transient=True)
                 self._reader.feed(data)
                 reply = self._reader.next()
         except BlockingIOError:
             return StoreError(f"timeout: no reply for {self._deadline * 1000:g} ms, 0 bytes unread", transient=True)
         except (OSError, ProtocolError) as error:
-            return StoreError(f"the connection was lost: {error}", transient=True)
+            return StoreError(f"the connection to redis was lost: {error}", transient=True)
         if self._reader.has_data():  # more than one reply: the rest would be taken for the next one
             self.drop()
         return reply

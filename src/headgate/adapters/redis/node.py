@@ -217,7 +217,7 @@ class Node:
         """The reply to a probe, or the error that there is none."""
         connection = self._connector.connection
         if connection is None:  # lost again
-            return StoreError("the connection was lost", transient=True)
+            return StoreError("the connection to redis was lost", transient=True)
         done: asyncio.Future[object] = asyncio.get_running_loop().create_future()
         call = RedisCall(None, 0, _PROBE, lambda reply: None if done.done() else done.set_result(reply))
         connection.send(_PROBE, call.conclude)
@@ -236,7 +236,7 @@ class Node:
             if call.is_concluded:
                 continue
             if error is not None or connection is None:
-                call.on_reply(error or StoreError("the connection was lost", transient=True))
+                call.on_reply(error or StoreError("the connection to redis was lost", transient=True))
                 continue
             self._write(connection, call)
 
@@ -266,7 +266,7 @@ class Node:
                 self._recovering.cancel()
                 await asyncio.wait([self._recovering])
         finally:  # also if the caller is cancelled meanwhile
-            self._release(StoreError("the connection was closed", transient=True))
+            self._release(StoreError("the connection to redis was closed", transient=True))
             self._connector.close()
             self._watch.close()
             self._probe_watch.close()

@@ -59,7 +59,7 @@ class ReplicaPeeks:
             try:
                 return await self._reply(replica, shard, script, [keys, *arguments])
             except (OSError, TimeoutError, StoreError) as error:
-                log.debug("peek goes on without replica %s: %s", replica, str(error) or "timeout")
+                log.debug("replica skipped by a peek: redis %s, %s", replica, str(error) or "timeout")
                 self._not_before[replica] = now + _SECONDS_AFTER_ERROR
         return None
 
@@ -71,7 +71,7 @@ class ReplicaPeeks:
             try:
                 known = await self._topology.replicas(shard)
             except StoreError as error:
-                log.debug("replicas are not known: %s", error)
+                log.debug("replicas not read: redis %s, %s", primary, error)
                 known = ()
             if len(self._named) >= _MAX_SERVERS:
                 self._named.clear()
@@ -92,7 +92,7 @@ class ReplicaPeeks:
                     raise
                 reply = await execute(connection, "EVAL", script.text, *words)
         if not isinstance(reply, bytes):
-            msg = f"unexpected reply: {reply!r:.100}"
+            msg = f"unexpected reply of redis: {reply!r:.100}"
             raise StoreError(msg, transient=True)
         return OfReplica(reply)
 
@@ -104,7 +104,7 @@ class ReplicaPeeks:
             connector = self._connectors[replica] = Connector(always(replica), _ignore)
         await connector.connect()
         if connector.connection is None:
-            msg = "the connection was lost"
+            msg = "the connection to redis was lost"
             raise StoreError(msg, transient=True)
         return connector.connection
 

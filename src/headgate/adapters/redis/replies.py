@@ -61,7 +61,7 @@ def code_of(reply: object) -> str:
 def store_error(reply: Exception) -> StoreError:
     """Translate an error reply. What an input can provoke (wrong type, script error) is never transient."""
     text = str(reply)
-    return StoreError(f"the server replied: {text[:200]}", transient=code_of(reply) in _TRANSIENT)
+    return StoreError(f"redis replied: {text[:200]}", transient=code_of(reply) in _TRANSIENT)
 
 
 def error_of(reply: object) -> StoreError:
@@ -70,7 +70,7 @@ def error_of(reply: object) -> StoreError:
         return reply
     if isinstance(reply, Exception):
         return store_error(reply)
-    return StoreError(f"unexpected reply: {reply!r:.100}", transient=False)
+    return StoreError(f"unexpected reply of redis: {reply!r:.100}", transient=False)
 
 
 def is_outage(reply: object) -> bool:

@@ -141,12 +141,12 @@ class Sentinel(OneServer):
     def _address(self, reply: object) -> ServerAddress:
         match reply:
             case None:
-                msg = f"it monitors no primary {self._name}"
+                msg = f"it monitors no primary named {self._name}"
                 raise StoreError(msg, transient=True)
             case [bytes() as host, bytes() as port] if port.isdigit() and len(port) <= len(str(_PORTS[-1])):
                 if int(port) in _PORTS:
                     return self._primary.at(host.decode(errors="replace"), int(port))
-        msg = f"unexpected reply: {reply!r:.100}"
+        msg = f"unexpected reply of the sentinel: {reply!r:.100}"
         raise StoreError(msg, transient=True)
 
 

@@ -79,7 +79,7 @@ class SentinelWatch:
             self._checking = None
         for error in (has_moved, *outcomes):
             if isinstance(error, BaseException):
-                log.debug("sentinels not read: %s", error)
+                log.debug("sentinels not read: redis %s, %s", self._name, error)
         self._hurry = 0 if has_moved is True else max(0, self._hurry - 1)
         # So that a fleet does not come at the same moment.
         pause = _SECONDS_AFTER_MESSAGE if self._hurry else _SECONDS

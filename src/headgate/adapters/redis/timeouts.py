@@ -113,7 +113,7 @@ class TimeoutWatch:
         try:
             self._on_timeout(call)
         except Exception:  # one fault must not leave all other calls waiting
-            log.exception("a timeout could not be reported to its caller")
+            log.exception("redis: a timeout could not be reported to the check that waits")
 
     def close(self) -> None:
         """Watch no call any more."""

@@ -116,4 +116,6 @@ def _is_shipped(root: Path) -> bool:
 def warn_of_forgotten(root: Path) -> None:
     """Log what waits in other spools for sinks that are not configured now."""
     for spool, size in forgotten_spools(root):
-        log.warning("spool %s: %d bytes wait for a sink that is not configured", spool, size)
+        log.warning(
+            "spool %s: %d bytes wait for a sink that is not configured; configure it, or delete the folder", spool, size
+        )

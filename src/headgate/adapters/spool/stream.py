@@ -208,7 +208,7 @@ class SpooledStream(Generic[B]):
         for spooled in self._logs.values():
             waiting.update(spooled.waiting_for_absent())
         for name in waiting.keys() - self._warned:
-            words = "%d %s wait in %s for the sink %s, which is not configured now"
+            words = "spool: %d %s in %s wait for the sink %s, which is not configured; configure it again to store them"
             log.warning(words, waiting[name], self._name, self._root, name)
             self._warned.add(name)
 

@@ -54,11 +54,12 @@ class Writer:
                 stream.write()
         except OSError as error:
             if not self._fails:
-                log.warning("spool: cannot be written, events wait in memory: %s", error.strerror or error)
+                reason = error.strerror or error
+                log.warning("spool %s: cannot be written, events wait in memory: %s", self._root, reason)
             self._fails = True
         else:
             if self._fails:
-                log.info("spool: writing recovered")
+                log.info("spool %s: writing recovered", self._root)
             self._fails = False
         for stream in self._streams.values():
             stream.shrink()
@@ -72,7 +73,9 @@ class Writer:
             self._folder.close()
         lost = sum(stream.waiting for stream in self._streams.values())
         if lost:
-            log.error("spool: could not be written, %d events and counts are lost", lost)
+            log.error(
+                "spool %s: not written before the end of the process, %d events and counts are lost", self._root, lost
+            )
 
     def waiting(self, stream: str) -> int:
         """How many events are not on disk yet."""
@@ -88,7 +91,7 @@ class Writer:
             return
         name, goes_on = new_name(), False
         if self._folder is not None:
-            log.warning("spool: its folder was deleted, its events are lost; a new one is made")
+            log.warning("spool %s: deleted while in use, its events are lost; a new folder is made", self._folder.path)
             self._folder.close()
             if not self._folder.path.exists():  # under the same name readers see what is missing
                 name, goes_on = self._folder.path.name, True

@@ -47,7 +47,7 @@ def limits(value: object, path: Path, problems: list[Problem]) -> tuple[Limit, .
         except InvalidLimit as error:
             problems.append(Problem(at, str(error)))
     if len(found) > 1 and any(isinstance(limit, Unlimited) for limit in found):
-        problems.append(Problem(path, "'unlimited' stands alone"))
+        problems.append(Problem(path, "'unlimited' stands alone; remove the other limits, or it"))
     return tuple(found)
 
 

@@ -45,7 +45,7 @@ def _spelling(given: Fields, endpoints: tuple[str, ...], usual: Spelling) -> Spe
     if not given.has("endpoints"):
         for name in Spelling._fields:
             if given.has(name):
-                given.problem("says how paths are compared with endpoints, and there are none", name)
+                given.problem("has no effect without endpoints; leave it out", name)
         return PLAIN
     read = spelling(given, usual)
     if read.strip_parameters:

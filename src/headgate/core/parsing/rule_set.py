@@ -119,7 +119,7 @@ def _rules(fields: Fields, *, stored: bool) -> list[Rule]:
     if not any(one.match.endpoints for one in rules):
         for name, value, plain in zip(Spelling._fields, usual, PLAIN, strict=True):
             if value != plain:
-                fields.problem("says how paths are compared with endpoints, and no rule here has any", name)
+                fields.problem("has no effect, since no rule here has endpoints; leave it out", name)
     return rules
 
 

@@ -31,7 +31,7 @@ def spread(fields: Fields) -> Spread:
     given = fields.below("spread", _SPREAD_FIELDS)
     if given.has("shards") == given.has("regions"):
         if given.is_mapping:
-            given.problem("give either shards or regions")
+            given.problem("write either shards or regions, as in {shards: 4} or {regions: gossip}")
         return Spread()
     return _regions(given) if given.has("regions") else _shards(given)
 
@@ -39,7 +39,7 @@ def spread(fields: Fields) -> Spread:
 def _shards(given: Fields) -> Spread:
     for name in ("home", "shares"):
         if given.has(name):
-            given.problem("goes with regions, not with shards", name)
+            given.problem("has no effect with shards; leave it out", name)
     return Spread(SpreadMode.SHARDS, shards=given.whole("shards", 1, 1, MAX_SHARDS))
 
 
@@ -53,7 +53,7 @@ def _regions(given: Fields) -> Spread:
         given.problem("'split' needs the shares of the regions, as in {eu: 2, us: 1}", "shares")
     at_home = mode in {RegionMode.CENTRAL, RegionMode.BORROW}
     if at_home and not given.has("home"):
-        given.problem(f"{mode.value!r} needs the home region", "home")
+        given.problem(f"{mode.value!r} needs the home region, as in home: eu", "home")
     for name, has_effect in (("home", at_home), ("shares", not at_home)):
         if given.has(name) and not has_effect:
             given.problem(f"has no effect with {mode.value!r}; leave it out", name)
@@ -78,5 +78,5 @@ def _shares(given: Fields) -> dict[str, int]:
         common = gcd(*fractions.values())
         return {region: fraction // common for region, fraction in fractions.items()}
     if fractions:
-        given.problem("shares that are fractions are all fractions, and add up to 1", "shares")
+        given.problem("write all shares as fractions that add up to 1, or all as whole numbers", "shares")
     return dict(shares)

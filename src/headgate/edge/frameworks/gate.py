@@ -149,7 +149,7 @@ class Gate:
         self._decide_now = limiter.decide_now if setup.enabled is not False and setup.exempt_when is None else None
         """Decides without waiting, where counters are in this process and no function of the application is asked."""
         if setup.enabled is False:
-            log.warning("limits are disabled: every call passes, and none is counted")
+            log.warning("limits are disabled (HEADGATE_ENABLED or enabled): every call passes, and none is counted")
 
     @property
     def rules(self) -> tuple[Rule, ...]:
@@ -267,7 +267,7 @@ class Gate:
         """The answer if there is no verdict. Errors of the store are logged, at a limited rate."""
         times = self._lines.count(type(error).__name__) if isinstance(error, StoreError) else 0
         if times:
-            log.error("check failed: %s (%d times since the last log line)", error, times)
+            log.error("no decision, the counter store failed: %s (%d since the last such line)", error, times)
         return _problem(error)
 
 

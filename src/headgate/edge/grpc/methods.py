@@ -135,7 +135,7 @@ def grpc_error(error: Exception) -> GrpcError:
     if isinstance(error, StoreError):
         # Envoy takes any other status for an answer; on UNAVAILABLE its operator's failure mode applies.
         if not error.transient:  # an outage is logged by the circuit breaker, once
-            log.error("no decision for a gRPC call: %s", error)
+            log.error("no decision for a gRPC call, the counter store failed: %s", error)
         return GrpcError(GrpcStatus.UNAVAILABLE, STORE_UNAVAILABLE)
-    log.error("a gRPC call failed", exc_info=error)
+    log.error("gRPC call failed with an unexpected error", exc_info=error)
     return GrpcError(GrpcStatus.INTERNAL, INTERNAL_ERROR)

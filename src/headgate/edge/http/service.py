@@ -255,7 +255,7 @@ class DecisionService:
         times = self._lines.count(type(error).__name__)
         if isinstance(error, StoreError):
             if times:
-                log.error("no decision: %s (%d since the last such line)", error, times)
+                log.error("no decision, the counter store failed: %s (%d since the last such line)", error, times)
             return HttpProblem(HTTPStatus.SERVICE_UNAVAILABLE, STORE_UNAVAILABLE)
         if times:
             log.error(

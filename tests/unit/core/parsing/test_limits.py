@@ -58,7 +58,7 @@ def test_a_rule_has_one_limit_or_several() -> None:
                 "rules[0].limits[2]: '0/hour' would refuse everything; use a rule with 'action: block' for that",
             ],
         ),
-        (["5/minute", "unlimited"], ["rules[0].limits: 'unlimited' stands alone"]),
+        (["5/minute", "unlimited"], ["rules[0].limits: 'unlimited' stands alone; remove the other limits, or it"]),
         (
             ["5/minute", "9/60s"],
             [f"rules[0].limits: two limits with the period of '9/minute' {SHARED}"],
