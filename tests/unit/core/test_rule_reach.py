@@ -28,6 +28,7 @@ HIDDEN = [
     (rule("a", priority=10), rule("b")),
     (rule("a", priority=10), rule("b", {"endpoints": ["/x"], "methods": ["GET"]})),
     (rule("a", {"endpoints": ["/x/*"]}, priority=10), rule("b", {"endpoints": ["/x/y", "/x/{id}/z", "/x/*"]})),
+    (rule("a", {"endpoints": ["/x/*"]}, priority=10), rule("b", {"endpoints": ["/x"]})),
     (rule("a", {"endpoints": ["/x/{id}"]}, priority=10), rule("b", {"endpoints": ["/x/y"]})),
     (rule("a", {"endpoints": ["/x/{id}"]}), rule("b", {"endpoints": ["/x/{name}"]})),
     (

@@ -4,11 +4,16 @@ import re
 from typing import Any
 
 import pytest
+from tests.unit.core.test_matching_reference import no_zones
 
-from headgate.core.decision import Source
+from headgate.core import degraded
+from headgate.core.decision import Decision, Source
+from headgate.core.degraded import UnderReplicated
+from headgate.core.matching import Snapshot
 from headgate.core.parsing.rule_set import parse_rule_set
 from headgate.core.request import Request
 from headgate.core.rule import Action, RuleSet
+from headgate.core.verdict import verdict as verdict_of
 from headgate.errors import Refused
 from headgate.sync import Limiter
 from headgate.testing import FakeClock
@@ -163,3 +168,24 @@ def test_refused_carries_the_verdict() -> None:
 def test_an_empty_rule_set_is_a_rule_set() -> None:
     """A limiter can be opened with a rule set that has no rules."""
     assert Limiter.open(rules=RuleSet()).check(Request()).snapshot == 1
+
+
+def test_a_count_is_replicated_if_the_store_counted_it_and_enough_replicas_have_it() -> None:
+    """An answer without the store is on no replica; a rule that waits for none is not asked."""
+    rules = [
+        {"name": "safe", "limits": "9/minute", "wait_replicas": 1},
+        {"name": "plain", "limits": "9/minute", "layer": "plain"},
+    ]
+    plan = Snapshot(parse_rule_set(rules), 1, no_zones, FakeClock()).plan(Request())
+    assert [bound.rule.name for bound in plan.enforced] == ["plain", "safe"]
+    plain, safe = (bound.hit for bound in plan.enforced)
+    counted = Decision(allowed=True, remaining=8, reset_after=0, retry_after=0, delay=0, stamp=0, at=0)
+    seldom = UnderReplicated(*counted)
+    for decisions, replicated in (
+        ([counted, counted], True),
+        ([seldom, counted], True),
+        ([counted, seldom], False),
+        ([counted, degraded.allowed(safe, 0)], False),
+        ([degraded.allowed(plain, 0), counted], True),
+    ):
+        assert verdict_of(plan, decisions).replicated is replicated

@@ -574,3 +574,29 @@ def test_a_part_of_a_cluster_that_does_not_answer(world: World) -> None:
         await world.close()
 
     run(scenario())
+
+
+def test_only_what_a_part_of_a_cluster_has_counted_is_given_back(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A peek has counted nothing."""
+
+    async def scenario() -> None:
+        store = world.stores["eu"]
+        given_back: list[Receipt] = []
+
+        async def give_back(receipts: Sequence[Receipt]) -> None:
+            given_back.extend(receipts)
+
+        monkeypatch.setattr(store, "give_back", give_back)
+        split = hit("split", policy=spread(RegionMode.SPLIT, eu=1, us=1))
+        (decision,) = store.inner.take_now([PLAIN])
+        store.error = PartlyAnswered(StoreError("timeout", transient=True), [decision, None])
+        with pytest.raises(StoreError):
+            await world.regions["eu"].peek([PLAIN, split])
+        assert not given_back
+        with pytest.raises(StoreError):
+            await world.regions["eu"].take([PLAIN, split])
+        assert [receipt.key for receipt in given_back] == [PLAIN.key]
+        store.error = None
+        await world.close()
+
+    run(scenario())
