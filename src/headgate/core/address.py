@@ -35,7 +35,7 @@ class Address(NamedTuple):
     version: int
     number: int
     text: str
-    """IPv4 as it is; IPv6 as its /64, because one subscriber owns that many addresses, or as a tunnel's end."""
+    """IPv4 as it is; IPv6 as its /64, which belongs to one subscriber as a whole, or as the end of its tunnel."""
 
 
 @lru_cache(_MAX_REMEMBERED)  # for each request several ask, and IPv6 takes six microseconds

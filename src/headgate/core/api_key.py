@@ -58,12 +58,12 @@ def looks_like_token(text: str) -> bool:
 
 
 def is_meant_as_ours(text: str) -> bool:
-    """Whether this begins like what headgate issues, be it sound or not."""
+    """Whether this has the prefix of what headgate issues, valid or not."""
     return text.strip().lower().startswith(_OURS)
 
 
 def is_malformed(text: str) -> bool:
-    """Whether this is meant to be a key of ours and cannot be one: mistyped, cut, with a blank, or an admin token."""
+    """Whether this looks like a key of ours and cannot be one: mistyped, truncated, with a blank, or an admin token."""
     return is_meant_as_ours(text) and not looks_like_api_key(text)
 
 
@@ -121,7 +121,7 @@ def _new(kind: str, random: bytes) -> str:
     if len(random) < RANDOM_BYTES:
         msg = f"a key is made from {RANDOM_BYTES} random bytes, not from {len(random)}"
         raise ValueError(msg)
-    # 256 bits are so many more than the 190 that are kept that all characters are as good as equally likely.
+    # 256 random bits are reduced to 190: with so many to spare, all characters are practically equally likely.
     drawn = kind + _in_base62(int.from_bytes(random), _DRAWN)
     return drawn + _checksum(drawn)
 

@@ -1,6 +1,6 @@
 """From a rule that applies to the counters that it uses for one request.
 
-Three steps, each done as rarely as possible: a rule is compiled once (`CompiledRule`), prepared once
+Three steps, from the rarest to the most frequent: a rule is compiled once (`CompiledRule`), prepared once
 for each pattern and tier it meets (`BoundRule`), and bound to every request (`BoundRule.bind`).
 """
 

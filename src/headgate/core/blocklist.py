@@ -55,7 +55,7 @@ class BlockList:
     __slots__ = ("_api_keys", "_ranges", "_users", "size")
 
     def __init__(self, data: object) -> None:
-        """Read the blocks as they are sent to all processes; `InvalidFields` with all that is wrong."""
+        """Read the blocks as they are sent to all processes; `InvalidFields` lists everything that is wrong."""
         problems: list[Problem] = []
         self._users: dict[str, Block] = {}
         self._api_keys: dict[str, Block] = {}
@@ -138,7 +138,7 @@ def _add(known: dict[Any, Block], name: object, block: Block) -> None:
 
 
 def _read(data: object, index: int, problems: list[Problem]) -> tuple[str, Any, Block] | None:
-    """What is blocked (the kind, and which one), and the block."""
+    """What is blocked (its kind and its name), and the block."""
     before = len(problems)
     fields = Fields(data, (index,), problems, _KNOWN)
     until = fields.number("until", -1, 0, _LATEST)

@@ -5,8 +5,8 @@ what was counted. A block of a fixed window ends with the home's window. A block
 `HOLD` of the period, because what is counted at home fades while the block is held: in any period at most what was
 counted in a period and that much more is admitted.
 
-How large a block is follows the demand of the last one, and gets smaller as the limit comes near: never more than a
-part of what is left, so that the other regions find something too, down to a single unit.
+The size of a block follows the demand for the last one, and shrinks as the limit comes near: never more than a
+fraction of what is left, so that the other regions get blocks too, down to a single unit.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from headgate.core.units import Micros
 
 HORIZON: Final[Micros] = SECOND
-"""A block is for the demand of so long."""
+"""A block covers the demand of this span."""
 _MIN_PERIOD: Final[Micros] = SECOND
 _HOLD: Final = 10
-"""Blocks of sliding windows and buckets are held for at most one part in so many of the period."""
+"""Blocks of sliding windows and buckets are held for at most this fraction (one in N) of the period."""
 
 
 class FromBlock(Decision):

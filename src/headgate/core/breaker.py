@@ -50,13 +50,13 @@ TRANSITIONS: Final[dict[tuple[State, Event], State]] = {
 BUCKET: Final = 100 * MILLISECOND
 """Failures are rated over the present bucket and the one before: 100 to 200 ms."""
 MIN_CALLS: Final = 5
-"""A rate of fewer calls says nothing."""
+"""The failure rate of fewer calls is ignored."""
 MIN_ROW: Final = 3
-"""So many failures in a row, over at least one bucket of time, are enough where calls are few."""
+"""Where calls are few, this many failures in a row, over at least one bucket of time, open the circuit."""
 TRIALS: Final = 3
-"""So many successes in a row prove that a server has recovered."""
+"""This many successes in a row prove that a server has recovered."""
 ONE_IN: Final = 10
-"""Half open, one call in so many goes through."""
+"""Half open, one call in this many goes through."""
 
 
 class Breaker:

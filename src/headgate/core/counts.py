@@ -28,7 +28,7 @@ _PASSED: Final = frozenset({EventKind.ALLOWED, EventKind.THROTTLED, EventKind.SH
 
 
 class CacheUse(NamedTuple):
-    """How often something was known already."""
+    """How often a request was answered, or a record found, without a call."""
 
     denials: int = 0
     """Requests that were refused from memory: the deny cache knew."""
@@ -47,15 +47,15 @@ class Count(NamedTuple):
     """Requests of one minute that are alike, but for who made them."""
 
     minute: Micros
-    """Its beginning."""
+    """When it began."""
     users: Mapping[str | None, int]
     """How many requests each has made; None and '' stand for requests without a user."""
     tier: str | None
     endpoint: str | None
-    """The route, where a framework names it, or the path; only so many of them are told apart."""
+    """The route, where a framework names it, or the path; only a bounded number of them is counted separately."""
     is_degraded: bool
     charged: tuple[str | int, ...]
-    """The limits that are enforced: the id of the rule and what it charges, one pair after the other."""
+    """The enforced limits: pairs of a rule's id and what it charges."""
     kind: str
     """An `EventKind`, as text."""
     rule: str | None
@@ -72,7 +72,7 @@ class Count(NamedTuple):
 
 
 class LatencyBucket(NamedTuple):
-    """So many decisions of one minute that took about as long."""
+    """The number of decisions in one minute that took about the same time."""
 
     minute: Micros
     tier: str | None
@@ -87,16 +87,16 @@ class KeyCount(NamedTuple):
     """Requests of one day with one API key."""
 
     day: Micros
-    """Its beginning."""
+    """When it began."""
     key: str
-    """The key's id, or the digest of one that is not ours; `(other)` for those that are not told apart."""
+    """The key's id, or the digest of one that is not ours; `(other)` for those that are not counted separately."""
     requests: int
     denied: int
     """Of these, those that were refused."""
 
 
 class CountBatch(NamedTuple):
-    """Counts that are sent together. A sink that has stored a batch with this id has stored this one."""
+    """Counts that are sent together. A sink stores each batch id once."""
 
     id: str
     server: str
@@ -107,7 +107,7 @@ class CountBatch(NamedTuple):
 
     @property
     def size(self) -> int:
-        """So many numbers of its stream a batch takes: one for each user of each count, each time and each key."""
+        """How many numbers of its stream a batch takes: one for each user of each count, each time and each key."""
         return sum([len(count.users) for count in self.counts]) + len(self.latencies) + len(self.keys)
 
 
@@ -126,7 +126,7 @@ class UsageColumns(NamedTuple):
 
 
 def cut(counts: Iterable[Count], most: int) -> Iterator[list[Count]]:
-    """The same counts in parts, each with so many users at most: what is larger is in several of them."""
+    """The same counts in parts with a bounded number of users each: a larger count is split over several parts."""
     part: list[Count] = []
     room = most
     for count in counts:
@@ -148,7 +148,7 @@ def cut(counts: Iterable[Count], most: int) -> Iterator[list[Count]]:
 
 
 def add_up(totals: dict[K, int], more: Mapping[K, int]) -> None:
-    """Add numbers to those that are there under the same names."""
+    """Add numbers to those that exist under the same names."""
     if totals:
         totals.update(zip(more, map(add, more.values(), map(totals.get, more, repeat(0))), strict=True))
     else:

@@ -90,7 +90,7 @@ class Decision(NamedTuple):
 
     @property
     def is_replicated(self) -> bool:
-        """Whether as many replicas have it as the rule requires."""
+        """Whether the count is on as many replicas as the rule requires."""
         return True
 
 

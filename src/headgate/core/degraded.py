@@ -89,7 +89,7 @@ class DeniedForReplicas(DegradedDeny):
 
 
 def falls_short(hit: Hit, decision: Decision) -> bool:
-    """Whether an admission must not stand, because too few replicas have it. What was used already is only marked."""
+    """Whether to revoke an admission, because too few replicas have it. What was used already is only marked."""
     policy = hit.failure_policy
     return (
         policy is not None

@@ -1,13 +1,13 @@
 """Which counters are hot: how often each is asked for, in bounded memory.
 
-`Sketch` keeps the most frequent of any number of names. When it is full, the median count is taken off all, and what
-is used up leaves. So a name's count is too low by at most twice the total divided by the capacity, and every name
-with a greater share is there; the cost of an addition does not grow with the capacity, on average.
+`Sketch` keeps the most frequent of any number of names. When it is full, the median count is subtracted from all, and
+names that reach 0 are dropped. So a name's count is too low by at most twice the total divided by the capacity, and
+every name with a greater share is in the sketch. On average, the cost of an addition does not grow with the capacity.
 
     capacity 4: {a: 90, b: 3, c: 2, d: 1}, and e comes: the median is 2.5, rounded down 2; {a: 88, b: 1, e: 1}
 
 `Demand` is two sketches in turn, one for each tenth of a second, and six more for ten seconds each: how hot a counter
-is now, for leases, and which were the hottest of the last minute, for people.
+is now (for leases), and which counters were the hottest of the last minute (for operators).
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ window (`fixed_window`, `sliding_window_counter`). Otherwise a clock that steps 
 
 `concurrency` is different: slots are released at any moment, which is the normal end of a denial there,
 so while the store answers its denials are not used. While it does not, no release is seen by it, and
-they hold like the others, but for holders that renew what they have.
+they hold like the others, except for holders that renew their slots.
 
 Two instants are needed, both on this process's monotonic clock. The server decided between `sent`
 and `received`. The denial's end is counted from `sent`, so that it is never later than the true end.
@@ -51,7 +51,7 @@ _new = tuple.__new__  # half the time of FromDenyCache(...)
 
 
 class FromDenyCache(Decision):
-    """Answered from memory: the store refused it a moment ago, or refuses it as far as is known."""
+    """Answered from memory: the store has refused it, and would still refuse it by what is known here."""
 
     __slots__ = ()
 
@@ -72,7 +72,7 @@ class Denial(NamedTuple):
     asks_at: Nanos
     """When the store is asked again."""
     ends: Nanos
-    """When it would be admitted if no other caller comes."""
+    """When it would be admitted if no other caller takes anything."""
 
 
 class KnownAdmission(NamedTuple):
@@ -96,8 +96,8 @@ def denial(hit: Hit, decision: Decision, sent: Nanos, received: Nanos) -> Denial
 def confirmed(known: Denial | None, new: Denial, now: Nanos) -> Denial:
     """What is remembered of two denials of one counter: `known`, if the new one says that it still holds, else `new`.
 
-    The smaller cost says more. That it is still refused follows from what is left, unless a caller may also take
-    what is not there yet (throttling).
+    The smaller cost implies more. What is left shows that it is still refused, unless a caller may also take
+    what is not available yet (throttling).
     """
     if (
         known is None
@@ -119,7 +119,7 @@ def extended(known: Denial, now: Nanos) -> Denial:
 
 
 def refusal(known: Denial, hit: Hit, now: Nanos, end: Nanos) -> FromDenyCache | None:
-    """The answer to a hit; None if the denial does not say it. `end` is its `asks_at`, or its `ends` in an outage."""
+    """The answer to a hit; None if the denial does not imply it. `end` is its `asks_at`, or its `ends` in an outage."""
     meter, known_cost, decision, received, _, _ = known
     _, asked_meter, cost, _, _, forced, _ = hit
     if not received <= now < end or cost < known_cost or forced or not cost:

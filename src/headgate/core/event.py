@@ -80,12 +80,12 @@ class Event(NamedTuple):
     latency: float | None
     """Seconds that the decision took, if it was timed."""
     extra: Mapping[str, Any] | None
-    """What is seldom there and needed to decide it again: `attributes`, `route`, `cost` (as stated), `limits`; and
+    """What few requests have and deciding again needs: `attributes`, `route`, `cost` (as stated), `limits`; and
     `stands_for`, how many refusals of its subject by its rule this one stands for, where they are more than one."""
 
 
 class EventBatch(NamedTuple):
-    """Events that are sent together. A sink that has stored a batch with this id has stored this one."""
+    """Events that are sent together. A sink stores each batch id once."""
 
     id: str
     server: str
@@ -95,7 +95,7 @@ class EventBatch(NamedTuple):
 
 
 class Deciding(NamedTuple):
-    """What decided a request: a rule, and the limit of it that binds, if it is one that counts."""
+    """What decided a request: a rule and, if the rule counts, its binding limit."""
 
     rule: Rule | None = None
     hit: Hit | None = None
@@ -215,7 +215,7 @@ def event_of(
 def _extra(
     attributes: Mapping[str, str], route: str | None, cost: int | None, limits: OwnLimits | None
 ) -> dict[str, Any]:
-    """What is seldom there, by its name."""
+    """What few requests have, by its name."""
     extra: dict[str, Any] = {}
     if attributes:
         if sum(map(len, attributes)) + sum(map(len, attributes.values())) <= MAX_ATTRIBUTES:
@@ -234,7 +234,7 @@ def _extra(
 
 
 def _short(text: str, most: int) -> str:
-    """A text of so many characters at most: what is longer is cut, and ends with a digest of the whole."""
+    """A text of at most this many characters: a longer one is cut, and ends with a digest of the whole."""
     if len(text) <= most:
         return text
     digest = blake2b(text.encode(errors="surrogatepass"), digest_size=_DIGEST_BYTES).hexdigest()

@@ -1,19 +1,19 @@
-"""Gossip: regions count for themselves and tell each other how much, so that each decides on the sum.
+"""Gossip: each region counts its own admissions and reports them to the others, so that each decides on the sum.
 
-Each region has a ledger for every counter: how much it has admitted in a period. What is heard of ledgers only grows,
-as a grow-only counter does, so it can be heard twice, late or in any order:
+Each region has a ledger for every counter: how much it has admitted in a period. What is known of a ledger only grows,
+as in a grow-only counter, so a report may arrive twice, late or in any order:
 
-    heard of us: 40, then 55, then 40 again, then 55 again      it is 55
+    region "us" reports 40, then 55, then 40 again, then 55 again: its ledger is known as 55
 
-What was heard and not yet added is added to the region's own counter, once, under a limit that is the ledger itself:
+What was reported and not yet added is added to the region's own counter, once, under a limit that is the ledger itself:
 adding 15 to "added so far" is refused if that would make it more than 55, so of two processes that do the same only
 one does.
 
-A ledger falls by what is given back. What others have heard of counts there until it has passed that again: too much
-is counted there, never too little.
+A ledger falls by what is given back. What others have read before counts there until the ledger passes it again:
+too much is counted there, never too little.
 
 The ledgers of a fixed window are those of the window. Other algorithms have longer ones, because what one region
-admitted is charged to the others when they hear of it, whatever window it was in.
+admitted is charged to the others when they read it, whatever window it was in.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from headgate.core.units import Micros
 
 SILENT_INTERVALS: Final = 3
-"""A region that was not heard of for so many intervals is no longer trusted to be within the limit."""
+"""After this many intervals without a report, a region is no longer trusted to be within the limit."""
 _LEDGER_PERIODS: Final = 16
 _MIN_LEDGER: Final = MINUTE
 
@@ -62,7 +62,7 @@ def total(ledger: Mapping[str, RegionCount], period: Micros) -> int:
 
 
 def owed(heard: RegionCount, added: RegionCount) -> int:
-    """What was heard of a region and is not yet added; nothing, if both are of different periods."""
+    """What a region has reported and is not yet added; 0 if the periods differ."""
     return max(0, heard.units - added.units) if heard.period == added.period else 0
 
 
@@ -99,7 +99,7 @@ def entry_of(decision: Decision) -> RegionCount:
 
 
 def over_bound(admitted_by_others: Iterable[float], interval: float, delay: float, *, is_cut: bool = False) -> float:
-    """The most that is admitted over a limit: what the others admit before this region hears of it.
+    """The most that is admitted over a limit: what the others admit before this region reads it.
 
     `admitted_by_others` are their rates; seconds. While a region is cut off, it is trusted for three intervals more.
     """

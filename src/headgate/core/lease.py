@@ -14,10 +14,10 @@ later than that, so the end never comes too late:
     10/second, fixed windows; sent at 100 ms, the server says that 400 ms are left of the window, received at
     104 ms: spent before 500 ms, and the window ends between 500 and 504 ms
 
-How much is asked for: twice what this process has used in the last tenth of a second, so that it lasts as long as
-that; at most an eighth of what is left (with more than four processes, half of one process's equal part). So
-blocks shrink as the limit comes near, to none: then every request asks the store. What other processes may be
-refused meanwhile, because it lies unspent in a block, is at most that share, for at most the life of a block.
+The size of a block: twice what this process has used in the last tenth of a second, so that it lasts that long; at
+most an eighth of what is left (with more than four processes, half of one process's equal part). So blocks shrink to
+none as the limit comes near: then every request asks the store. What lies unspent in a block may cause refusals in
+other processes: at most that share, for at most the life of a block.
 """
 
 from __future__ import annotations
@@ -37,25 +37,25 @@ if TYPE_CHECKING:
     from headgate.core.units import Micros
 
 MAX_LIFE: Final[Micros] = SECOND
-"""After so long an unspent block goes back, whatever its window."""
+"""After this span an unspent block goes back, whatever its window."""
 HORIZON: Final[Micros] = SECOND // 10
-"""A block is meant to last so long."""
+"""How long a block should last."""
 OF_PERIOD: Final = 100
-"""Outside fixed windows a block lives for one part in so many of the period."""
+"""Outside fixed windows a block lives for this fraction (one in N) of the period."""
 MIN_SHARE: Final = 8
-"""A block is at most one part in so many of what is left."""
+"""A block is at most this fraction (one in N) of what is left."""
 MIN_BLOCK: Final = 2
 """A smaller block saves no call to the store."""
 HOT: Final = 16
-"""With `auto`: so many units within the horizon make a counter hot."""
+"""With `auto`: this many units within the horizon make a counter hot."""
 _GROWTH: Final = 2
 _PER_PROCESS: Final = 2
-"""A block is at most one part in so many of what would be one process's equal part."""
+"""A block is at most this fraction (one in N) of one process's equal part."""
 _RENEWED_AT: Final = 4
-"""The next block is asked for when one part in so many of the present one is left."""
+"""The next block is requested when this fraction (one in N) of the present one is left."""
 _NANOS: Final = 1_000
 NO_NAME: Final = ""
-"""The id of a receipt for what was never used: only its maker has it, so no store has to remember it."""
+"""The id of a receipt for unused units: it never leaves this process, so no store has to remember it."""
 
 
 LEASED: Final = object()

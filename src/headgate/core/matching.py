@@ -69,7 +69,7 @@ class _Winners(NamedTuple):
 
 
 class _Kind(NamedTuple):
-    """All requests of one path, method and tier, and what is known of them by that alone."""
+    """All requests of one path, method and tier, and what follows from these alone."""
 
     tier: str | None
     met: list[Leaf]
@@ -107,7 +107,7 @@ class Snapshot:
         self._kinds: dict[tuple[str | None, str | None, str | None], _Kind] = {}
         """By path, method and tier as they were given."""
         self._settled: dict[tuple[tuple[Node, ...], str, str | None], _Kind] = {}
-        """By what was found for the path, and method and tier as they are meant."""
+        """By the trees found for the path, and the normalised method and tier."""
         self._met: dict[tuple[object, ...], _Winners] = {}
         """By tier, and by the leaves that a request's path, attributes and address have led to."""
         self._bound_rules: dict[tuple[int, str | None], BoundRule] = {}

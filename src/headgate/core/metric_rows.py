@@ -1,8 +1,8 @@
-"""The rows that counts add to the minutes, and the bound on them: no caller can make a minute have more.
+"""The rows that counts add to each minute, and the bound on their number, which no caller can exceed.
 
-A minute has a bounded number of rows in all batches of all processes. The process that stores says what the minute has
-already (`Known`); rows that are there are added to, and new ones are made while there is room, those with most requests
-first. What has no room is added to the row `(other)` of its rule, so all sums stay exact and only detail is lost.
+A minute has a bounded number of rows in all batches of all processes. The storing process reads which rows the minute
+has (`Known`), adds to these, and makes new ones while there is room, those with most requests first. What has no room
+is added to the row `(other)` of its rule, so all sums stay exact and only detail is lost.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class RowBounds(NamedTuple):
     endpoints: int = 1_000
     """Names of endpoints."""
     series: int = 3_000
-    """Rows by rule, endpoint and tier; above it there is one more for each rule, which has all the others."""
+    """Rows by rule, endpoint and tier; beyond it each rule has one more row, for all others."""
     users: int = 500
     """Users with rows of their own. Those without are counted by endpoint, and in usage by the day."""
     user_endpoints: int = 100
@@ -209,7 +209,7 @@ def _folded(rows: Iterable[MetricRow], known: Mapping[Micros, Known], bounds: Ro
 
 
 class _Room:
-    """The rows of one minute: those that are there, and how many more there may be."""
+    """The rows of one minute: those that exist, and how many more may be made."""
 
     def __init__(self, known: AbstractSet[Series], bounds: RowBounds) -> None:
         self._series = set(known)
@@ -227,7 +227,7 @@ class _Room:
         return (rule, OTHER, OTHER)
 
     def _has(self, series: Series) -> bool:
-        """Whether a row is there, or there is room for it."""
+        """Whether a row exists, or has room."""
         if series not in self._series:
             if len(self._series) >= self._bounds.series:
                 return False
@@ -244,7 +244,7 @@ def _sum(one: MetricRow, other: MetricRow) -> MetricRow:
 def _add(
     totals: dict[Row, list[int]], row: Row, count: Count, requests: int, kind: str | None, *, of_user: bool = False
 ) -> None:
-    """Add so many requests of a count to a row; what was known already is not told apart by user."""
+    """Add requests of a count to a row; what was known already is not counted by user."""
     numbers = totals.setdefault(row, [0] * _NUMBERS)
     numbers[_TOTAL] += requests
     if kind is not None:

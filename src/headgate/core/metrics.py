@@ -254,7 +254,7 @@ def _number(value: float) -> str:
 
 
 MAX_RULES: Final = 200
-"""That are told apart. Each is three or four time series in Prometheus, in every process that it asks."""
+"""That are counted separately. Each is three or four time series in Prometheus for every process that it scrapes."""
 OTHER: Final = "(other)"
 _ENDS: Final = tuple(bucket for bucket in range(BUCKETS) if 2**5 <= bounds(bucket)[1] <= 2**23 and bucket % 2)
 """The buckets that end where one of Prometheus ends: twice for each doubling, from 32 µs to 8 s."""

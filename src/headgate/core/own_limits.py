@@ -76,7 +76,7 @@ class OwnLimits(NamedTuple):
     api_key: LimitsByRule = NO_LIMITS
 
     def as_data(self) -> dict[str, dict[str, list[str]]]:
-        """The limits as they are written, by whose and by which rule's they are."""
+        """The limits as written, by owner and by rule."""
         return {
             name: {rule: [str(limit) for limit in limits] for rule, limits in own.by_rule.items()}
             for name, own in (("user", self.user), ("api_key", self.api_key))

@@ -24,7 +24,7 @@ _CHARACTERS: Final = {
     for first in hexdigits
     for second in hexdigits
 }
-"""By what follows a per cent sign; bytes beyond ASCII as surrogates."""
+"""Characters by their two hexadecimal digits after a per cent sign; bytes beyond ASCII as surrogates."""
 _PLAIN: Final = re.compile(r"(?:/(?!\.\.?(?:[/;]|$))[A-Za-z0-9_.~!$&'()*+,;=:@-]+)+")
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _MAYBE_CONTROL: Final = re.compile(r"[%\x00-\x1f\x7f-\x9f]")

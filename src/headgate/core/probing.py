@@ -1,4 +1,4 @@
-"""Requests that meet every rule of a rule set at least once, to find all that can apply to one caller."""
+"""Requests that together match every rule of a rule set, to find all rules that can apply to one caller."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def _methods(rule: Rule) -> tuple[str, ...]:
 
 
 def probes(rules: Iterable[Rule], request: Request) -> Iterator[Request]:
-    """The request as it would be for every path, method, attribute and address that a rule tells apart.
+    """The request as it would be for every path, method, attribute and address that a rule distinguishes.
 
     Rules that only match by two conditions of different rules together, such as one's
     address and another's attribute, meet no probe.

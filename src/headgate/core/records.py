@@ -22,7 +22,7 @@ class UserRecord:
 
     @classmethod
     def read(cls, data: object) -> UserRecord:
-        """From ``{"tier", "overrides": {rule: [limit]}}``; `ValueError` if it is nothing like it."""
+        """From ``{"tier", "overrides": {rule: [limit]}}``; `ValueError` for any other form."""
         found = _mapping(data)
         return cls(_text(found, "tier"), _limits(found, "overrides"))
 
@@ -45,7 +45,7 @@ class KeyRecord:
     def read(cls, data: object) -> KeyRecord:
         """From ``{"id", "hash", "user", "tenant", "tier", "limits", "expires", "revoked"}``.
 
-        `hash` is in hexadecimal, `expires` in Unix seconds. `ValueError` if it is nothing like it.
+        `hash` is in hexadecimal, `expires` in Unix seconds. `ValueError` for any other form.
         """
         found = _mapping(data)
         expires = found.get("expires")

@@ -39,7 +39,7 @@ class Request(NamedTuple):
     def check(self) -> Request:
         """Return the request if every part has the right type; raise `InvalidRequest` otherwise."""
         user, tenant, api_key, ip, tier, method, path, attributes, route, _, limits, _ = self
-        # Done for every request, so what is usual is seen at one glance.
+        # Runs for every request, so one test covers the usual case.
         if not _USUAL.issuperset(map(type, (user, tenant, api_key, ip, tier, method, path, route))):
             _check_texts(self)
         if attributes is not NO_ATTRIBUTES:

@@ -66,7 +66,7 @@ class Response:
     status: int
     message: str | None = None
     retry_after: Micros = 0
-    """At least so long, whatever the counter says."""
+    """The shortest `Retry-After`, in place of a shorter one by the counter."""
 
 
 @dataclass(frozen=True, slots=True)

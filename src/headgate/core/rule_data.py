@@ -50,8 +50,8 @@ def rule_set_data(rule_set: RuleSet) -> dict[str, Any]:
 def rule_data(rule: Rule) -> dict[str, Any]:
     """Every field of a rule; None stands for one that is left out.
 
-    A field that is new in a version is left out while it says what is usual: the version before refuses fields that it
-    does not know, and both run side by side during an upgrade.
+    A field that is new in a version is left out while it has its default: the version before refuses unknown fields,
+    and both run side by side during an upgrade.
     """
     match = rule.match
     return {
@@ -104,7 +104,7 @@ def complete_tier(tier: Tier) -> dict[str, Any]:
 
 
 def brief_rule_set(rule_set: RuleSet) -> dict[str, Any]:
-    """A rule set without anything that goes without saying, as people write it. Overrides are left out."""
+    """A rule set without fields that repeat their default, as people write it. Overrides are left out."""
     brief: dict[str, Any] = {}
     if rule_set.tiers:
         brief["default_tier"] = rule_set.default_tier
@@ -114,7 +114,7 @@ def brief_rule_set(rule_set: RuleSet) -> dict[str, Any]:
 
 
 def brief_rule(rule: Rule) -> dict[str, Any]:
-    """A rule without the fields that say what is usual."""
+    """A rule without the fields that repeat their default."""
     usual = _usual(rule.action)
     brief: dict[str, Any] = {}
     for field, value in rule_data(rule).items():
@@ -129,7 +129,7 @@ def brief_rule(rule: Rule) -> dict[str, Any]:
 
 @cache
 def _usual(action: Action) -> Mapping[str, Any]:
-    """What a rule with that action says if it says nothing."""
+    """The defaults of a rule with that action."""
     response = Response(403 if action is Action.BLOCK else 429)
     return rule_data(Rule("", response=response, max_delay=DEFAULT_MAX_DELAY if action is Action.THROTTLE else None))
 

@@ -87,13 +87,13 @@ class Difference:
     owners: tuple[FieldChange, ...] = ()
     """Rules that get another owner."""
     renamed: tuple[FieldChange, ...] = ()
-    """Rules that get another name, each under the old one. All else here is said of the new ones."""
+    """Rules that get another name, by the old one. All other fields use the new names."""
     dormant: tuple[OwnLimitHolders, ...] = ()
-    """Whose limits go to sleep with the rules that are removed."""
+    """Whose limits become dormant with the rules that are removed."""
     returning: tuple[OwnLimitHolders, ...] = ()
     """Whose limits are active again with the rules that are added."""
     delete_at_most: int | None = None
-    """The number that a sync has to be given to delete so much; None if it needs none."""
+    """The `--delete-at-most` that a sync needs for this many deletions; None if it needs none."""
     set_back: tuple[tuple[str, str], ...] = ()
     """Rules that are changed or removed although a file owns them, each with the file that will set it back."""
 

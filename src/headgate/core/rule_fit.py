@@ -1,4 +1,4 @@
-"""Whether a rule suits a request, condition by condition, and what is said of one that does not."""
+"""Whether a rule matches a request, condition by condition, and the words for each condition that does not."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ class Unreached(NamedTuple):
 
 
 class Reach(NamedTuple):
-    """What is known of a rule set."""
+    """What follows from a rule set."""
 
     unreached: tuple[Unreached, ...]
     is_complete: bool

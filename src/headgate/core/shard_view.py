@@ -26,7 +26,7 @@ MAX_AGE: Final[Micros] = SECOND
 
 
 class ShardView:
-    """One counter and the state of its parts, as far as it is known."""
+    """One counter, and the last known state of its parts."""
 
     __slots__ = ("_down", "_reset_at", "_rooms", "_seen_at", "capacities", "first", "meter", "meters", "names", "stint")
 
@@ -44,7 +44,7 @@ class ShardView:
         self.measure(meter)
 
     def measure(self, meter: Meter) -> None:
-        """Measure by this meter from now on; what is known of the parts was measured by another one, and is dropped."""
+        """Measure by this meter from now on. What is known was measured by another one, and is dropped."""
         self.meter = meter
         self.meters = part_meters(meter, len(self.names))
         self.capacities = [each.capacity for each in self.meters]
@@ -56,7 +56,7 @@ class ShardView:
         for known in (self._rooms, self._reset_at, self._seen_at):
             known.clear()
 
-    # What is heard of the parts
+    # What the parts report
 
     def note(self, decisions: Mapping[int, Decision]) -> None:
         """Remember how some parts stand."""
@@ -84,7 +84,7 @@ class ShardView:
         return [part for part in range(len(self.meters)) if part not in self._down]
 
     def raise_outage(self) -> None:
-        """Raise the reason why some parts cannot be asked, if there is one: what they have left is not known."""
+        """If some parts are unavailable, raise the reason: what they have left is unknown."""
         for _, error in self._down.values():
             msg = f"{len(self._down)} of {len(self.meters)} shards of a counter unavailable: {error}"
             raise StoreError(msg, transient=True)
@@ -94,7 +94,7 @@ class ShardView:
         return [part for part in self.up(now) if not 0 <= now - self._seen_at.get(part, -MAX_AGE) < MAX_AGE]
 
     def rooms(self, now: Micros | None = None) -> list[int]:
-        """What each part has left, as known by `now`, or as it was heard; nothing, if its server does not answer."""
+        """What each part has left: estimated for `now`, or as last reported; 0 if its server does not answer."""
         return [self._room(part, now) for part in range(len(self.meters))]
 
     def _room(self, part: int, now: Micros | None) -> int:
@@ -106,15 +106,15 @@ class ShardView:
     # Where to take a cost from
 
     def has_room(self, cost: int, now: Micros | None = None) -> bool:
-        """Whether all parts together have so much left, as far as is known."""
+        """Whether all parts together have this much left, by what is known."""
         return cost <= sum(self.rooms(now))
 
     def fits_limit(self, cost: int) -> bool:
-        """Whether all parts together can have so much."""
+        """Whether all parts together can hold this much."""
         return cost <= sum(self.capacities)
 
     def fitting(self, cost: int) -> list[int]:
-        """The parts that can have so much at once."""
+        """The parts that can hold this much by themselves."""
         return [part for part, capacity in enumerate(self.capacities) if cost <= capacity and part not in self._down]
 
     def planned_shares(self, cost: int, now: Micros | None = None) -> list[Share] | None:
@@ -122,7 +122,7 @@ class ShardView:
         return plan(cost, self.rooms(now), self._first_up())
 
     def first_shares(self, cost: int, now: Micros | None = None) -> list[Share]:
-        """Where to try first: by what is known, else at one part, or at all if it is too much for one."""
+        """Where to try first: by what is known, else at one part, or at all parts if the cost is too much for one."""
         found = self.planned_shares(cost, now)
         if found is not None:
             return found

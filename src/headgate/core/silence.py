@@ -16,7 +16,7 @@ from __future__ import annotations
 class Silence:
     """The silence of one server that owes a reply. Time is an argument, in seconds of a clock that never steps back.
 
-    The caller looks into the socket: data that is there, unread, is as good as a reply.
+    The caller looks into the socket: unread data counts as a reply.
     """
 
     __slots__ = ("_cpu_wait", "_min_share", "checked_at", "clock", "lasts", "slack")

@@ -45,7 +45,7 @@ class Spread:
 
     @property
     def parts(self) -> int:
-        """How many keys a counter with `shards` has: at least so many, and as many on each of 2, 3, 4 or 6 servers.
+        """How many keys a counter with `shards` has: at least N, and the same number on each of 2, 3, 4 or 6 servers.
 
         8 parts on 3 servers would be 2, 3 and 3: a used-up limit would load one of them a quarter less.
         """

@@ -66,7 +66,7 @@ class Acquirer:
         return await self._waiter.until_admitted(ask, counters, self._waiter.deadline(terms.timeout))
 
     def waiting_for_slot(self, wait: float | bool) -> Callable[[Hit], Awaitable[Verdict]] | None:  # noqa: FBT001 (as `Limiter.slot` is given it)
-        """How to take a slot as soon as one is free, within so many seconds; None if it is not waited for."""
+        """How to take a slot as soon as one is free, within `wait` seconds (True: without end); None for no waiting."""
         if wait is False:
             return None
         timeout = check_timeout(None if wait is True else wait)
@@ -95,7 +95,7 @@ class Acquirer:
         return Acquiring(self, Terms(f"iterate:{new_id()}" if key is None else key, limit, cost, timeout, algorithm))
 
     def check(self, terms: Terms) -> None:
-        """Raise what is wrong with terms, as far as it is known without the arguments of a call."""
+        """Raise what is wrong with terms, unless that depends on the arguments of a call."""
         subject = "any" if callable(terms.subject) and terms.limit is not None else terms.subject
         if not callable(subject):
             self._asking(terms._replace(subject=subject, cost=1 if callable(terms.cost) else terms.cost))
@@ -136,7 +136,7 @@ class Acquirer:
 
 
 async def iterate(items: Iterable[T] | AsyncIterable[T], each: Acquiring) -> AsyncGenerator[T]:
-    """The items, each as soon as it is acquired; a slot is held until the next one is asked for."""
+    """The items, each as soon as it is acquired; a slot is held until the next item is requested."""
     async for item in _each(items):
         async with each.for_call(item):
             yield item

@@ -55,7 +55,7 @@ class Borrower:
         self._regions = regions
         self._clock = clock
         self._blocks: OrderedDict[Key, BorrowedBlock] = OrderedDict()
-        """Those that were not spent from for longest come first."""
+        """The least recently used come first."""
         self._owed: list[Receipt] = []
         """What goes back to home."""
         self._tending: asyncio.Task[Any] | None = None
@@ -127,7 +127,7 @@ class Borrower:
                 return refused
             if block.failed is not None and block.failures > failures:
                 raise block.failed
-            # What a cancelled caller has asked for comes all the same, and is held.
+            # The block that a cancelled caller has requested still arrives, and is held.
             return await asyncio.shield(self._start(self._ask_for_block(hit, block, missing)))
 
     async def _ask_for_block(self, hit: Hit, block: BorrowedBlock, missing: int) -> Decision | None:
@@ -168,7 +168,7 @@ class Borrower:
             block.refusals += 1
             return decision
         units = max(missing, size)
-        # On too few replicas: each hit then asks home, and says so. Of another limit by now: that must ask anew.
+        # On too few replicas: each hit then asks home, and is marked. The limit has changed meanwhile: ask again.
         if not decision.is_replicated or not is_same_meter(hit.meter, block.meter):
             await self._return([Receipt(hit.key, hit.meter, decision.stamp, units, "")])
             return None
@@ -178,7 +178,7 @@ class Borrower:
         return None
 
     async def _renew(self, hit: Hit, block: BorrowedBlock) -> None:
-        """Borrow again before the block is spent; if home has nothing, that is for the next hit to say."""
+        """Borrow again before the block is spent; if home has nothing, the next hit reports it."""
         async with block.lock:
             try:
                 await self._borrow(hit, block, 1)
@@ -265,7 +265,7 @@ class Borrower:
             block.ended = []
 
     async def return_unused(self, *, everything: bool = False) -> None:
-        """Give back to home what no hit has asked for in a while, and what was not spent in time."""
+        """Give back to home blocks that no hit has used for a while, and what was not spent in time."""
         now = self._clock()
         for key, block in list(self._blocks.items()):
             is_idle = now - block.used_at >= HORIZON

@@ -61,7 +61,7 @@ class BorrowedBlock:
         self.users = 0
         """Hits that are being taken, and blocks that are being asked for."""
         self.ahead = 0
-        """By how much the home's clock is ahead of this process's."""
+        """By how much the clock at home is ahead of this process's."""
 
     def is_in_use(self) -> bool:
         """Whether something is being taken or borrowed."""

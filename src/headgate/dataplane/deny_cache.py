@@ -1,16 +1,16 @@
 """The deny cache: a caller known to be over its limit is answered from memory.
 
 Wraps any store. What the store refuses is remembered by counter, and a hit that `headgate.core.denial` says is
-refused as well is answered here: refused traffic on one counter costs one operation a second (of concurrent callers
-one asks, the others wait for its answer), and what it costs this process is a look into a dictionary. While the
+refused as well is answered here: refused traffic on one counter costs the store one operation a second (of concurrent
+callers one asks, the others wait for its answer), and this process a look into a dictionary. While the
 store does not decide (an outage, or this process has too much in flight), known denials hold until their own end,
 whatever rules say for an outage.
 
 Of a refused request with several hits each counter is remembered by itself: a denial as such, a counter
 that would have admitted its part as a standing, which is never a reason to refuse. The same hits, in any
 combination, are answered from memory if one of them is denied and all others are known; else the store is asked.
-So nothing has to be kept for combinations, of which there are many, and one key is enough to forget a counter:
-what this process takes, gives back or resets is forgotten at once.
+So no entry is needed for a combination of counters, and a counter is forgotten by its key alone: as soon as this
+process takes from it, gives back to it or resets it.
 
 Bounded in bytes, the least recently refused first. Safe under threads: what is read are tuples that never
 change, in a dictionary; changes are made under a lock.
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 DEFAULT_MEGABYTES: Final = 16
 _MEGABYTE: Final = 1_000_000
 _STANDINGS_SHARE: Final = 4
-"""One part in so many is for them."""
+"""This fraction (one in N) of the memory is for them."""
 _DECIDED: Final = frozenset({Source.STORE, Source.LEASE})
 """The store has counted: now, or a block that a region has borrowed."""
 MAX_HOLDERS: Final = 16_384
@@ -74,16 +74,16 @@ class DenyCache:
         self._dropped: OrderedDict[Key, Nanos] = OrderedDict()
         """What was given back or reset lately: a denial that was asked for before that may be out of date."""
         self._all_dropped: Nanos = -1
-        """Of all others: when they last were."""
+        """When any other counter was last given back or reset."""
         self._holders: OrderedDict[str, None] = OrderedDict()
-        """Who holds slots; a renewal is not refused because others were."""
+        """The holders of slots: a renewal is not refused because other holders were."""
         self._flights = SingleFlight(blocks=blocks)
         self._lock = threading.RLock()  # may be asked for again by a signal's handler in the same thread
         _caches.add(self)
 
     @property
     def entries(self) -> int:
-        """How many counters it knows something of."""
+        """How many counters it has an entry for."""
         return len(self._denied) + len(self._standing_entries)
 
     @property
@@ -169,7 +169,7 @@ class DenyCache:
         return self.denied_now(hits) or await self._ask_store(hits)
 
     def _unconfirmed(self, hits: Sequence[Hit]) -> Key | None:
-        """The first counter to be asked for, in a request that is refused as far as is known; else None."""
+        """The first counter that the store must confirm, in a request that is refused by what is known; else None."""
         now = self._clock()
         unknown: Key | None = None
         is_refused = False

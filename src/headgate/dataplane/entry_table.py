@@ -16,14 +16,14 @@ E = TypeVar("E", Denial, KnownAdmission)
 BYTES_OF_AN_ENTRY: Final = 900
 """All of it but the key: both tuples, their numbers, the slot in the dictionary, and a meter of its own."""
 _SWEPT: Final = 2
-"""So many entries are looked at, whether they have ended, for each that is added."""
+"""How many entries are checked for their end, for each that is added."""
 
 
 class EntryTable(Generic[E]):
     """Entries, the oldest first; every step takes the same time, however many there are."""
 
     def __init__(self, max_bytes: int) -> None:
-        """Nothing is in it yet."""
+        """Start empty."""
         self.entries: OrderedDict[Key, E] = OrderedDict()
         """To be looked into; a plain dictionary would have to skip what was removed at its beginning."""
         self.bytes = 0
@@ -43,7 +43,7 @@ class EntryTable(Generic[E]):
             self.pop(next(iter(self.entries)))
 
     def pop(self, key: Key) -> None:
-        """Remove an entry, if it is there."""
+        """Remove an entry, if it exists."""
         if self.entries.pop(key, None) is not None:
             self.bytes -= _size(key)
 

@@ -1,7 +1,7 @@
 """The exporter: reads the spool and hands batches to the sinks.
 
 Each sink reads at its own pace; one that is unavailable delays no other. Of all processes that share a spool one
-exports at a time, for all of them, the dead included.
+exports at a time, for all of them, including those that have ended.
 
 A `SinkWorker` serves one sink and one stream: read a batch, have it stored, save the offset, until nothing is left. A
 sink that fails is tried again after a pause, which grows while it is unavailable. The batch in hand is never given up.
@@ -109,7 +109,7 @@ class SinkWorker:
                 self._failed(f"the spool cannot be read: {error}")
             except (SinkError, OSError) as error:
                 self._failed(f"{self.sink.name} unavailable: {error}")
-            except Exception as error:  # a fault of ours must not end it either
+            except Exception as error:  # a defect of ours must not end it either
                 log.exception("sink %s: a batch failed with an unexpected error", self.sink.name)
                 self._failed(f"{self.sink.name} unavailable: {type(error).__name__}: {error}")
             else:
@@ -126,7 +126,7 @@ class SinkWorker:
             pause = min(_MAX_PAUSE, 2 * pause)
 
     async def _export_all(self) -> None:
-        """Export all there is by now."""
+        """Export everything that is in the spool now."""
         number = 0
         while True:
             if number % _BATCHES_BETWEEN_LOOKS == 0:
@@ -170,7 +170,7 @@ def reason(error: OSError) -> str:
 
 
 async def waited(event: asyncio.Event, seconds: float) -> None:
-    """Wait for an event, but not longer than so many seconds."""
+    """Wait for an event for at most `seconds`."""
     with suppress(TimeoutError):
         await asyncio.wait_for(event.wait(), seconds)
 
@@ -255,7 +255,7 @@ class Exporter:
             lock.release()
 
     async def _locked(self) -> Lock | None:
-        """The lock, once no other process has it; None if it is time to end and another one still has it."""
+        """The lock, once no other process has it; None at shutdown while another process holds it."""
         while True:
             is_last, lock = self._stopping.is_set(), None
             try:

@@ -1,6 +1,6 @@
 """The flusher: brings what the recorder holds in memory to the spool, every few seconds, and once more at the end.
 
-The event loop only takes what is there. A thread encodes and writes it, one flush at a time.
+The event loop only takes what the recorder holds. A thread encodes and writes it, one flush at a time.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class Journal(Protocol):
         """Take a batch."""
 
     def skip(self, stream: str, many: int) -> None:
-        """So many events of a stream were lost before they reached the journal."""
+        """Note events of a stream that were lost before they reached the journal."""
 
     def write(self) -> None:
         """Write to disk what was taken, and what could not be written before."""
@@ -145,7 +145,7 @@ class Flusher:
         observers: Sequence[Callable[[Counted], None]] = (),
         records: RecordCache | None = None,
     ) -> None:
-        """Flush every so many seconds. Without `counts`, because no sink stores them, only `observers` get them.
+        """Flush every `seconds`. Without `counts`, because no sink stores them, only `observers` get them.
 
         Without a journal nothing is kept. With `records` it is counted how often they were known.
         """
@@ -240,7 +240,7 @@ class Flusher:
         counted: tuple[list[Count], list[LatencyBucket], list[KeyCount]],
         dropped: int,
     ) -> None:
-        """In the thread. What was dropped is older than what is there."""
+        """In the thread. What was dropped is older than the batch."""
         counts, latencies, keys = counted
         server, region = self._origin
         if dropped:

@@ -2,8 +2,8 @@
 
 Every interval this process reads the ledgers of the other regions, on their stores, for the counters that it has used,
 and adds what is new to its own region's counters. All processes of a region do so; what one has added the others
-find added. The first hit of a process on a counter waits until the others were heard of. A counter is decided by the
-sum while every other region was heard of in the last three intervals; when one falls silent, by this region's share as
+find added. The first hit of a process on a counter waits for the reports of the others. A counter is decided by the
+sum while every other region has answered in the last three intervals; when one falls silent, by this region's share as
 well.
 """
 
@@ -45,7 +45,7 @@ log = logging.getLogger("headgate")
 MAX_COUNTERS: Final = 10_000
 DEFAULT_SECONDS: Final = 1.0
 _TRIES_PER_INTERVAL: Final = 4
-"""How often a region is tried that does not answer."""
+"""How often a silent region is tried again."""
 
 
 class _Counter:
@@ -63,7 +63,7 @@ class _Counter:
 
 
 class Peer(NamedTuple):
-    """What is known of another region."""
+    """The last known state of another region."""
 
     region: str
     last_exchange: Micros
@@ -116,11 +116,11 @@ class Gossip:
         return [key, share_name(key), ledger_name(key), *(added_name(key, region) for region in regions)]
 
     def forget(self, key: Key) -> None:
-        """Hear of a counter anew."""
+        """Read a counter anew."""
         self._counters.pop(key, None)
 
     async def fetch_counts(self, hit: Hit) -> None:
-        """Before the first hit of this process on a counter, hear of the other regions, if they answer."""
+        """Before the first hit of this process on a counter, read the ledgers of the other regions, if they answer."""
         counter = self._counters.get(hit.key)
         if counter is None:
             counter = self._counters[hit.key] = _Counter(hit.meter, self._clock())
@@ -134,7 +134,7 @@ class Gossip:
             await asyncio.wait([counter.hearing])
 
     def is_up_to_date(self, key: Key, meter: Meter) -> bool:
-        """Whether all other regions were heard of lately about a counter, which is in use from now on."""
+        """Whether all other regions have lately answered about a counter, which is in use from now on."""
         counter = self._counters.get(key)
         if counter is None:
             return False
@@ -208,7 +208,7 @@ class Gossip:
         counter.heard_at[region] = sent
 
     async def _add(self, region: str, key: Key, meter: Meter, heard: RegionCount) -> None:
-        """Add what was heard of a region to the counter, once; never more than it has left."""
+        """Add what a region has reported to the counter, once; never more than it has left."""
         looks = [Hit(added_name(key, region), ledger_meter(meter), 0), Hit(key, meter, 0)]
         added, standing = await self._local.peek(looks)
         units = owed(heard, entry_of(added))

@@ -1,8 +1,8 @@
 """What the recorder counts: groups of alike requests, and the bounds on what they take of memory and disk.
 
-Callers choose paths, tiers, costs and users. So the number of names that are told apart each minute is bounded, and so
-is that of groups, and of users in them, between two calls of `take`; the latter is not reached unless the disk hangs.
-What is above a bound is counted together, exactly: the sums of requests and of costs stay the same.
+Callers choose paths, tiers, costs and users. So bounds hold for the names that are counted separately in each minute,
+and for the groups, and the users in them, between two calls of `take` (these are only reached if the disk hangs).
+What exceeds a bound is counted together, exactly: the sums of requests and of costs stay the same.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     """All that is counted of a request but the user: minutes since 1970, tier, endpoint, and these two."""
 
 MAX_ENDPOINTS: Final = 1_000
-"""Names of endpoints that are told apart in a minute, by this process."""
+"""Names of endpoints that this process counts separately in a minute."""
 MAX_TIERS: Final = 100
 _MINUTES: Final = 4
 """Whose names are remembered: servers whose clocks differ decide in several minutes at once."""
@@ -37,7 +37,7 @@ MAX_GROUPS: Final = 20_000
 MAX_USERS: Final = 200_000
 """Users in all groups between two calls of `take`. With the longest names they take about 80 MB."""
 MAX_NAME: Final = 255
-"""Characters of a user's id, an endpoint or a key. Whatever is longer is counted, but not told apart."""
+"""Characters of a user's id, an endpoint or a key. A longer one is counted under `(other)`."""
 PLAIN: Final = (EventKind.ALLOWED.value, None, False, ())
 """What became of requests that simply passed; it is not part of keys."""
 DENIED: Final = (EventKind.DENIED.value,)
@@ -56,7 +56,7 @@ class Groups:
         self._above: dict[Key, list[int]] = {}
         """What has no group: requests, and what each rule has charged for all of them."""
         self._names: dict[int, tuple[_Names, _Names]] = {}
-        """Endpoints and tiers that are told apart, by minute."""
+        """Endpoints and tiers that are counted separately, by minute."""
 
     def of(self, key: Key) -> Group | None:
         """The lists that requests of a key are appended to; None if there are too many, and this one is counted."""
@@ -116,7 +116,7 @@ class Groups:
 
 
 class _Names:
-    """Names that are told apart."""
+    """Names that are counted separately."""
 
     def __init__(self, most: int) -> None:
         self._most = most

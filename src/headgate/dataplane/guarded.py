@@ -149,7 +149,7 @@ class Guarded:
     # What `local` needs beforehand
 
     def begin(self) -> None:
-        """Tell the other processes of this one, from now on, and find out how many there are.
+        """Announce this process to the others from now on, and find out how many there are.
 
         A service begins when it starts, so that it is counted before its first request; else it begins with
         the first request that a rule with `local` concerns. Called in an event loop.
@@ -181,7 +181,7 @@ def _on_error(hit: Hit) -> OnStoreError:
 
 
 def _known(error: StoreError, hits: Sequence[Hit]) -> Sequence[Decision | None]:
-    """What is known of a request in spite of an error; raises it if it is not an outage."""
+    """The partial answers that came with an outage; any other error is raised."""
     if not error.transient:
         raise error
     return error.decisions if isinstance(error, PartlyAnswered) else [None] * len(hits)

@@ -23,7 +23,7 @@ log = logging.getLogger("headgate")
 
 SECONDS_BETWEEN: Final = 5.0
 REPORTED: Final = 50
-"""How many counters a process tells the others of."""
+"""How many counters a process reports to the others."""
 _SAMPLED: Final = 10
 
 
@@ -31,17 +31,17 @@ class HotLists(Protocol):
     """Where processes tell each other which counters are hot. Raises `StoreError` or `Overloaded`."""
 
     async def put(self, name: str, hot_list: HotList) -> None:
-        """Tell what the process `name` sees; forgotten a little later, if it is not told again."""
+        """Publish the list of the process `name`; it expires a little later, unless published again."""
 
     async def all(self) -> Mapping[str, HotList]:
-        """What each process has told."""
+        """The lists of all processes."""
 
     def server_of(self, key: Key) -> str:
         """The server that holds a counter."""
 
 
 class HotCounters:
-    """What this process sees, and what the others have told."""
+    """The list of this process, and those of the others."""
 
     def __init__(self, leased: Leased, lists: HotLists) -> None:
         """`leased` counts the demand of this process; `lists` are where processes tell each other."""
@@ -51,7 +51,7 @@ class HotCounters:
 
     @asynccontextmanager
     async def sharing(self) -> AsyncIterator[None]:
-        """Tell the other processes, inside the block, what this one sees."""
+        """Publish this process's list inside the block."""
         reporting = asyncio.create_task(self._keep_reporting())
         try:
             yield

@@ -9,7 +9,7 @@ expired, proves nothing: its bearer is counted by address, like all unknown call
 counter of its own, or inventing keys would be a way around every limit.
 
 If a record cannot be read, tier and limits are assumed as `OnUnknownIdentity` says, and the request is
-marked (`Request.assumed`). A key is never assumed to be valid: without a record, be it an old one, its
+marked (`Request.assumed`). A key is never assumed to be valid: without a record, fresh or old, its
 bearer is counted by address.
 """
 
@@ -197,7 +197,7 @@ class Identity:
         return request._replace(tier=tier, limits=own, assumed=is_assumed)
 
     def forget(self, names: Sequence[str]) -> None:
-        """Forget what is known under these names: ``user:ID``, ``key:HASHHEX``, ``*`` for all."""
+        """Forget the records of these names: ``user:ID``, ``key:HASHHEX``, ``*`` for all."""
         if self.records is not None:
             self.records.forget(names)
 

@@ -185,7 +185,7 @@ class KeySet:
         *,
         seconds: float = _SECONDS,
     ) -> None:
-        """`fetch` gets the document or raises anything; it has so many seconds. `clock` never steps back."""
+        """`fetch` gets the document within `seconds`, or raises anything. `clock` never steps back."""
         self.generation = 0
         self._fetch = fetch
         self._algorithms = frozenset(algorithms)
@@ -212,7 +212,7 @@ class KeySet:
             self._fetching = asyncio.create_task(self.refresh())
 
     async def refresh(self) -> None:
-        """Fetch now. Whatever goes wrong is logged, and the keys stay as they are."""
+        """Fetch now. A failure is logged, and the known keys stay."""
         self._tried_at = self._clock()
         try:
             async with asyncio.timeout(self._seconds):

@@ -1,6 +1,6 @@
 """Which API keys were used: when last, and by how many requests of each day.
 
-Callers may invent keys, so only so many are told apart between two calls of `take_last`.
+Callers may invent keys, so only a bounded number is counted separately between two calls of `take_last`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Leased: hot counters are spent from blocks that this process has taken in advance.
 
-Wraps any store. A hit whose rule says `leased` or `auto` is spent from a block where there is one, without waiting;
-every other hit goes to the store as before, and tells how hot its counter is. Blocks are asked for, renewed and given
-back in the background, so no request waits for one. See `headgate.core.lease` for how large they are and when they end.
+Wraps any store. A hit whose rule says `leased` or `auto` is spent from a block without waiting, if this process holds
+one; every other hit goes to the store, and counts as demand for its counter. Blocks are requested, renewed and given
+back in the background, so no request waits for one. `headgate.core.lease` says how large they are and when they end.
 
 It is in front of the deny cache: what is spent here needs no look there, and what the store refuses, blocks included,
 is remembered there. A request with several counters is still all or nothing: what has a block is spent first and put
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 _NANOSECOND: Final = 1e-9
 _SAMPLED: Final = 16
-"""Of the hits that are always exact, one in so many is counted for the list of hot counters."""
+"""Of the hits that are always exact, one in this many is counted for the list of hot counters."""
 
 
 class LeaseCounts(NamedTuple):

@@ -53,7 +53,7 @@ class Limiter:
         """Constructed by `headgate.wiring`; programs call `Limiter.open`.
 
         `observer` is told of every check. `planner` makes the plans in place of `snapshots`. `peeks_replicas` says
-        whether replicas may answer peeks that do not say it themselves.
+        whether replicas may answer peeks that leave `replica` open.
         """
         self.peeks_replicas = peeks_replicas
         self.store = store
@@ -249,7 +249,7 @@ class Limiter:
         """What `check` (of a request) or `hit` (of a key and limit) would answer. Changes nothing.
 
         With ``cost=0`` it returns the current state of the counters. With ``replica=True`` a replica may answer, if
-        there is one: the primary is spared, and the answer, whose source is `replica`, may be a moment old.
+        the store has one: the primary is spared, and the answer, whose source is `replica`, may be a moment old.
         """
         if isinstance(subject, Request) and limit is None:
             plan = self.plan(subject, cost)

@@ -91,7 +91,7 @@ class LocalShare:
 
 
 def _shared(meter: Meter, processes: int) -> Meter:
-    """The meter of one process among so many."""
+    """The meter of one of several processes."""
     limit = meter.limit
     part = max(1, limit.amount // processes)
     if isinstance(limit, Slots):

@@ -40,7 +40,7 @@ _LOOKS: Final = 10
 _MIN_SHARE: Final = 0.1
 """Of the time between two looks that always counts as silence."""
 _SECONDS_TO_START: Final = 0.05
-"""For which a start waits: enough for a database nearby, and no burden if it is silent."""
+"""How long a start waits: enough for a database nearby, and short if it is silent."""
 _PROBE: Final = bytes(32)
 """The hash of no key."""
 
@@ -57,7 +57,7 @@ class Deadlines(NamedTuple):
     connect: float = 1.0
     """With a connection in the making: its socket cannot be looked at, and the server has more to do."""
     abandon: float = 2.0
-    """After so long a connection is dropped. Its host may have vanished, and then nothing will ever come."""
+    """After this span a connection is dropped. Its host may have vanished, and then no reply will ever come."""
     probe: float = 0.5
     """Between two probes."""
 

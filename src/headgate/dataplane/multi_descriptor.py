@@ -31,13 +31,13 @@ class Purpose(Enum):
     """What a descriptor is for."""
 
     TAKE = auto()
-    """May it pass? If it does, it is counted."""
+    """It is counted if it passes."""
     LOOK = auto()
-    """Would it pass? Nothing is counted."""
+    """Whether it would pass; nothing is counted."""
     REPORT = auto()
     """It was used already, and is counted even past the limit."""
     REFUND = auto()
-    """It was counted and not used: as much is given back, of what the present window holds."""
+    """It was counted and not used, and is given back, as far as the present window holds it."""
 
 
 _COUNTING: Final = frozenset({Purpose.TAKE, Purpose.REPORT})

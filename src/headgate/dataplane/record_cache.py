@@ -1,4 +1,4 @@
-"""Records in the memory of this process: those used last, up to so many bytes.
+"""Records in the memory of this process: those used last, within a bound in bytes.
 
 A record takes far less or far more than the next: most users have a tier and nothing else and share one
 object for it, others have limits of their own. So bytes are counted, not records. What Python takes for
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class CachedRecord(NamedTuple):
-    """What is known under a name."""
+    """The record of a name, or that there is none."""
 
     record: UserRecord | KeyRecord | None
     fresh_until: Micros
@@ -70,7 +70,7 @@ class Wanted:
 USER: Final = "user:"
 KEY: Final = "key:"
 _UNKNOWN_SHARE: Final = 12
-"""One part in so many is for unknown users, one for unknown keys, one for what is assumed; the rest for records."""
+"""A fraction (one in N) each is for unknown users, unknown keys and assumptions; the rest is for records."""
 
 _ENTRY: Final = 215
 """An entry and its slot in the table: tuple, time, slots of dictionary and list."""
@@ -154,7 +154,7 @@ class RecordCache:
 
 
 class _Shelf:
-    """The entries used last, up to so many bytes."""
+    """The entries used last, within a bound in bytes."""
 
     def __init__(self, max_bytes: int) -> None:
         self._entries: OrderedDict[str, CachedRecord] = OrderedDict()
@@ -214,7 +214,7 @@ class SharedRecords:
         self._kept_seconds = KEPT_SECONDS if keeps_last_known else FRESH_SECONDS
 
     async def get(self, names: Sequence[str]) -> tuple[list[Shared | None], str | None]:
-        """What is there under each name, and the era to put with what was missing."""
+        """The value of each name, and the era to put with those that are missing."""
         values, era = await self._cache.get_many([_PREFIX + name for name in names])
         now = self._clock()
         return [_read(name, value, now) for name, value in zip(names, values, strict=True)], era
@@ -242,7 +242,7 @@ class SharedRecords:
 
 
 def _read(name: str, value: bytes | None, now: Micros) -> Shared | None:
-    """What a value says; None if it says nothing that makes sense."""
+    """The record in a value; None if the value is malformed."""
     if value is None:
         return None
     try:
@@ -255,7 +255,7 @@ def _read(name: str, value: bytes | None, now: Micros) -> Shared | None:
 
 
 def record_of(name: str, data: object) -> UserRecord | KeyRecord | None:
-    """A record from its data; what makes no sense is not there."""
+    """A record from its data; None for malformed data."""
     if data is None:
         return None
     is_user = name.startswith(USER)

@@ -41,20 +41,20 @@ if TYPE_CHECKING:
     Shortcut: TypeAlias = tuple[
         Micros, Micros, str | None, list[str | None], list[float], list[int], EventKind, float | None, bool, bool
     ]
-    """From when to when, for which route, the lists of a group, what became of them, how probably one becomes an event
-    (None: as `Thinning` says) and whether only if it is timed, and whether they have several limits."""
+    """Start and end of the minute, the route, the lists of a group, the kind of event, the probability of an event
+    (None: as `Thinning` says), whether only timed requests become events, and whether several limits apply."""
 
 MAX_EVENTS: Final = 20_000
-"""That wait to be taken. When more come, the oldest go. With the longest texts (ASCII) they take 115 MB."""
+"""Events that wait for the flusher; beyond, the oldest are dropped. With the longest texts (ASCII) they take 115 MB."""
 MAX_SHORTCUTS: Final = 5_000
 _MAX_ONE_IN: Final = 64
 _STEP: Final = 4
 _MIN_TIMED: Final = 100
 _MAX_TIMED: Final = 1_000
-"""Timed between two looks. With fewer of them four times as many checks are timed from then on, with more a fourth."""
+"""Checks to time between two adjustments: with fewer, four times as many are timed from then on; with more, 1 in 4."""
 _CYCLE: Final = 4_096
 _FOLD_AFTER: Final = 65_536
-"""After so many requests users are counted, and not each request kept any more."""
+"""After this many requests, users are counted instead of kept for each request."""
 _SECONDS_OF_A_MINUTE: Final = 60.0
 _MAKE_AT_ONCE: Final = 128
 _DEGRADED: Final = frozenset({DegradedAllow, DegradedDeny, DegradedLocal})
@@ -92,7 +92,7 @@ class Recorder:
         self.next_timer: Callable[[], Timer | None]
         """Called before a decision: the timer, if this one is to be timed."""
         self._one_in = self._looked = 0
-        """One check in so many is timed; and how many were, since that was last looked at."""
+        """One check in this many is timed; and how many were timed since that was last adjusted."""
         self._made = self._taken = 0
         self._kept: list[tuple[Any, ...]] = []
         """What events are made of: the arguments of `event_of`."""
@@ -241,7 +241,7 @@ class Recorder:
         return self._key_use.take_counts()
 
     def _attend(self, latencies: list[float], started: float) -> float:
-        """Note how long a decision took, and look after what is kept of it and those that are not timed."""
+        """Note how long a decision took, and compact what is kept when there is much of it."""
         latency = self._timer() - started
         latencies.append(latency)
         self._unfolded += self._one_in
@@ -254,7 +254,7 @@ class Recorder:
         return latency
 
     def _time_one_in(self, number: int) -> None:
-        """Time one check in so many from now on."""
+        """Time one check in this many from now on."""
         self._one_in, self._looked = number, 0
         self.next_timer = _timers(self._timer, number).__next__
         self._passing.clear()  # they know how probably one that is timed becomes an event
@@ -295,7 +295,7 @@ class Recorder:
 
 
 def _timers(timer: Timer, one_in: int) -> Iterator[Timer | None]:
-    """The timer for one check in so many and None for the others, without a rhythm that traffic could share."""
+    """The timer for one check in `one_in` and None for the others, at random: traffic may have a rhythm of its own."""
     drawn = Random(_CYCLE)  # noqa: S311 (nothing secret depends on it)
     timed = set(drawn.sample(range(_CYCLE), _CYCLE // one_in))
     return cycle([timer if index in timed else None for index in range(_CYCLE)])

@@ -33,7 +33,7 @@ MEGABYTE: Final = 1_000_000
 DEFAULT_CACHE_BYTES: Final = 64 * MEGABYTE
 _KEPT_MICROS: Final[Micros] = 60 * SECOND
 _ASSUMED_MICROS: Final[Micros] = SECOND
-"""An assumption is kept for so long, then the shared cache is read once more."""
+"""How long an assumption is kept; then the shared cache is read once more."""
 _SHARED_IN_TIME: Final[Micros] = 5 * SECOND
 """What took longer to read is not shared: the mark of a change meanwhile, ten seconds long, may have ended."""
 _SECONDS_TO_SHARE: Final = 0.005
@@ -79,7 +79,7 @@ class Records:
 
     @property
     def is_available(self) -> bool:
-        """Whether the database answers, as far as is known."""
+        """Whether the circuit to the database is closed."""
         return self._lookups.is_available
 
     def __len__(self) -> int:

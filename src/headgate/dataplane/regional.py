@@ -54,7 +54,7 @@ class Regional:
     ) -> None:
         """`store` is that of `region`; `seconds` is the interval at which counts are exchanged.
 
-        `clock` is monotonic: no step of the wall clock prolongs a block, or what was heard of a region. The wall clock
+        `clock` is monotonic: no step of the wall clock prolongs a block, or the report of a region. The wall clock
         dates answers that no store gave; without one it is `clock`, as in tests.
         """
         self.store = store
@@ -123,7 +123,7 @@ class Regional:
                     progress.outage = error
 
     async def _undo(self, progress: _Progress, request: RegionalRequest) -> None:
-        """Give back what was taken for a request that gets nothing. A store that refuses has counted nothing itself.
+        """Give back what was taken for a request that is refused. A store that refuses has counted nothing itself.
 
         It is done to the end, also where the caller is cancelled meanwhile.
         """
@@ -185,7 +185,7 @@ class Regional:
     # Everything else
 
     async def give_back(self, receipts: Sequence[Receipt]) -> None:
-        """See `CounterStore.give_back`. What other regions have heard of counts there until its time is over.
+        """See `CounterStore.give_back`. What other regions have read already counts there until its period is over.
 
         `NotFound` if something was counted in a region that is not known here; then nothing is given back.
         """
@@ -258,7 +258,7 @@ class _Progress:
         self.outage: StoreError | None = None
 
     def goes_on(self) -> bool:
-        """Whether nothing was refused so far, and nothing failed for good."""
+        """Whether nothing was refused so far, and nothing failed permanently."""
         is_open = self.outage is None or self.outage.transient
         return is_open and all(decision.allowed for decision in self.answers.values())
 

@@ -34,7 +34,7 @@ class RegionalRequest:
             msg = "two hits of one request name the same counter"
             raise StoreError(msg, transient=False)
         self.without_share: dict[Key, Decision] = {}
-        """Refused for good: this region's share of the limit is less than a unit."""
+        """Refused permanently: this region's share of the limit is less than a unit."""
         self.borrowed: list[tuple[Hit, Borrower]] = []
         self.elsewhere: dict[str, list[Hit]] = {}
         self._gossip, self._region = regional.gossip, regional.region

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 _ONE_ALONE: Final = Meter(Slots(1), Algorithm.CONCURRENCY)
 _CHARGED_AFTERWARDS: Final = DAY
-"""How long after a reservation has expired more can be charged for it, which has to be remembered for as long."""
+"""How long after the end of a reservation more can be charged for it; it is remembered for as long."""
 _SHARED: Final = frozenset({Source.STORE, Source.LEASE})
 """What was counted in the shared store, so that every process can give it back."""
 # While the store is unavailable nothing is settled: the caller must know, and try again.

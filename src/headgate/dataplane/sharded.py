@@ -4,7 +4,7 @@ Wraps a store whose keys are on several servers. A hit on a counter in parts bec
 other hits go through. Each process takes from one part for a while and then moves on, server by server, so that all
 servers get the same load whatever the number of processes. If that part has too little, all parts are asked, and the
 cost is taken from one that has enough, or from several, all or nothing. It is refused only when all parts together
-have too little. `core.shards` has the arithmetic, `core.shard_view` what is known of the parts between decisions.
+have too little. `core.shards` has the arithmetic, `core.shard_view` the last known state of the parts.
 
 A part whose server does not answer is left out: the limit is then smaller by that part. Where the others have too
 little, the answer is unknown, and the rule's `on_store_error` decides.
@@ -44,7 +44,7 @@ class Sharded:
     """A `CounterStore` that splits counters over the servers of another one."""
 
     def __init__(self, store: SharedStore, server_of: Callable[[Key], Hashable], clock: Callable[[], Micros]) -> None:
-        """`server_of` says where a key is now; `clock` is this process's, for what was heard of the parts."""
+        """`server_of` says where a key is now; `clock` is this process's, and dates what the parts report."""
         self.store = store
         self.clock = clock
         self._server_of = server_of
@@ -68,7 +68,7 @@ class Sharded:
         return self.store.peek(hits)
 
     def view(self, hit: Hit) -> ShardView:
-        """What is known of the parts of a hit's counter; the least recently used are forgotten."""
+        """The view of the parts of a hit's counter; the least recently used views are dropped."""
         view = self._views.get(hit.key)
         if view is None:
             view = self._views[hit.key] = ShardView(hit.key, hit.meter)
@@ -137,7 +137,7 @@ class _Request:
         """The store's last answers, by counter; of a counter in parts those of the parts."""
 
     async def take(self) -> list[Decision]:
-        """Take all hits or none: by what is known of the parts, and if that was wrong by what they say."""
+        """Take all hits or none: by the last known state of the parts and, if that was wrong, by asking them."""
         now = self._sharded.clock()
         for hit, view in self._in_parts(self._hits):
             if hit.forced or (hit.meter.max_delay and not view.has_room(hit.cost, now)):
@@ -179,7 +179,7 @@ class _Request:
         return [(hit, self._views[hit.key]) for hit in hits if hit.key in self._views]
 
     async def _ask(self, how: Callable[[Sequence[Hit]], Awaitable[Sequence[Decision]]]) -> list[Hit]:
-        """Ask for the planned parts, and beside it for those not heard of lately; returns the hits that are refused."""
+        """Ask the planned parts, and those without a recent answer; returns the hits that are refused."""
         now = self._sharded.clock()
         looks = []
         for hit, view in self._in_parts(self._hits):
@@ -202,7 +202,7 @@ class _Request:
         return [hit] if view is None else [_of_part(hit, view, share) for share in self._shares[hit.key]]
 
     async def _look(self, hit: Hit, view: ShardView, shares: Sequence[Share]) -> dict[int, Decision]:
-        """How parts stand if so much were taken from them; what that says is noted, and which do not answer."""
+        """How parts would stand after taking this; the answers are noted, and so are parts that do not answer."""
         hits = [_of_part(hit, view, share)._replace(forced=False) for share in shares]
         results = await asyncio.gather(*[self._store.peek([each]) for each in hits], return_exceptions=True)
         found: dict[int, Decision] = {}

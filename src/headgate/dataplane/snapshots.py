@@ -33,7 +33,7 @@ class RuleSource(Protocol):
         """Read and check the rules; raises `InvalidRules` if they are not right."""
 
     def signature(self) -> object:
-        """Something that differs once the rules have changed. Never raises."""
+        """A value that changes with the rules. Never raises."""
 
 
 class Planner(Protocol):

@@ -37,7 +37,7 @@ class Waiter:
         self.is_first = False
         """Whether it is the one that asks."""
         self.is_retried = False
-        """Whether something was given back since it asked, so that it asks again without waiting for its time."""
+        """Whether something was given back since it asked: then it asks again at once."""
 
 
 class WaitQueue:

@@ -68,11 +68,11 @@ class Deadline:
         self.at: Nanos | None = None if timeout is None else now + round(timeout * _SECOND)
 
     def passes_before(self, instant: Nanos) -> bool:
-        """Whether it is earlier than an instant."""
+        """Whether it ends before an instant."""
         return self.at is not None and self.at < instant
 
     def error(self, wait: Nanos, verdict: Verdict | None = None) -> AcquireTimeout:
-        """What a caller gets who would have to wait longer; `wait` is from now on."""
+        """The error for a caller that would have to wait longer than this; `wait` counts from now."""
         return AcquireTimeout(self.timeout or 0.0, max(0, wait) / _SECOND, verdict)
 
 
@@ -92,7 +92,7 @@ class AdmissionWaiter:
             await asyncio.wait(self._undoing)
 
     def deadline(self, timeout: float | None) -> Deadline:
-        """So many seconds from now; None is never."""
+        """The instant `seconds` from now; None is never."""
         return Deadline(timeout, self._queues.now())
 
     async def until_admitted(self, ask: Ask, counters: tuple[Key, ...], deadline: Deadline) -> Verdict:

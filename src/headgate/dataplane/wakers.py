@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from headgate.core.denial import Nanos
 
     CallAt: TypeAlias = "Callable[[Nanos, Callable[[], None]], Callable[[], object]]"
-    """Has a function called at an instant; returns what takes that back."""
+    """Schedules a function for an instant; returns a function that cancels it."""
 
 _SECOND: Final = 1_000_000_000
 
@@ -62,7 +62,7 @@ class LoopWaker:
             self._waiting = asyncio.get_running_loop().create_future()
             cancel = None if until is None else self._call_at(until, self.wake)
             try:
-                if not self._is_woken:  # by a clock that is there already
+                if not self._is_woken:  # by a clock that has passed the instant
                     await self._waiting
             finally:
                 self._waiting = None

@@ -1,4 +1,4 @@
-"""Where Redis servers are and how to get in, read from a URL.
+"""The addresses and credentials of Redis servers, read from a URL.
 
     redis://[user:password@]host[:port][/db]        rediss:// for TLS
     unix:///path.sock                               or redis+unix://
@@ -56,7 +56,7 @@ def _scheme(url: str) -> str:
 
 
 class _UrlParts(NamedTuple):
-    """The parts of a URL, as they were parts."""
+    """The parts of a URL, still percent-encoded."""
 
     scheme: str
     userinfo: str
@@ -172,7 +172,7 @@ class ServerAddress:
     protocol: int = 2
     tls: ssl.SSLContext | None = field(default=None, compare=False)
     credentials: Callable[[], ServerAddress] | None = field(default=None, compare=False, repr=False)
-    """Gives an address with user, password and certificates as their files have them now; None without files."""
+    """Returns an address with user, password and certificates as their files contain them now; None without files."""
 
     def __str__(self) -> str:
         """The shard, without secrets."""
@@ -185,11 +185,11 @@ class ServerAddress:
         return StoreAddress.parse(url).servers[0]
 
     def at(self, host: str, port: int) -> ServerAddress:
-        """Another server, which is entered in the same way."""
+        """Another server with the same credentials."""
         return replace(self, host=host, port=port, path=None)
 
     def current(self) -> ServerAddress:
-        """The same server, with what its files say now about how to enter it."""
+        """The same server, with the credentials that its files contain now."""
         if self.credentials is None:
             return self
         now = self.credentials()
@@ -209,14 +209,14 @@ class ServerAddress:
 
 
 class StoreAddress(NamedTuple):
-    """A number of servers, what they are to each other, and how long to wait for them."""
+    """Some servers, their topology, and how long to wait for them."""
 
     kind: str
     """Empty for one server; sentinel, cluster or ring."""
     servers: Sequence[ServerAddress]
     """As parts; for Sentinel, the sentinels."""
     primary: ServerAddress
-    """How to enter the servers that count, wherever they are."""
+    """The credentials of the servers that hold counters, wherever they are."""
     name: str
     """What sentinels call their primary."""
     deadline: float

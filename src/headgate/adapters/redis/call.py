@@ -60,7 +60,7 @@ class RedisCall:
         """`arguments` are the `keys` keys and the arguments of a script; without a script, the words of a command.
 
         `on_reply` gets the reply or a `StoreError`, `on_split` instead if the keys are on two nodes just now. With
-        `replicas` the reply comes when so many replicas have the writes.
+        `replicas` the reply comes when that many replicas have the writes.
         """
         self.script = script
         self.keys = keys

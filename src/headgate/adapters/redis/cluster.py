@@ -61,7 +61,7 @@ class Cluster:
         self._leaving: dict[Node, asyncio.Task[None]] = {}
         self._closed = False
         self._epoch = 0
-        """That of the map in use; 0 if the node may not say it."""
+        """The epoch of the map in use; 0 without permission to read it."""
         self._timer: asyncio.TimerHandle | None = None
         self._asking: asyncio.Task[None] | None = None
 
@@ -236,7 +236,7 @@ class Cluster:
 
 
 class _SlotMap(NamedTuple):
-    """The slot map as one node has it."""
+    """The slot map of one node."""
 
     epoch: int
     ranges: list[list[Any]]

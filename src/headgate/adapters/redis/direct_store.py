@@ -260,7 +260,7 @@ class _SharedConnection:
         """What arrived; `BlockingIOError` if the server is silent for the deadline.
 
         A thread that does not get to run, in a stopped process or on a busy machine, would find its time over although
-        the reply is there. So the deadline is divided into slices, of which one that lasts too long is still one, and
+        the reply is there. So the deadline is divided into slices: a slice that lasts too long still counts once, and
         the socket is read once more before the call times out.
         """
         for _ in range(_SLICES):

@@ -116,7 +116,7 @@ async def servers_at(address: StoreAddress) -> Sequence[ServerAddress]:
 
 
 async def facts_of(server: ServerAddress, clock: Callable[[], Micros], *, follows_changes: bool) -> ServerFacts:
-    """Ask a server; raises `StoreError` if it does not answer, or does not let us in."""
+    """Ask a server; raises `StoreError` if it does not answer, or refuses the credentials."""
     try:
         async with awake_timeout(_SECONDS):
             connection = await open_connection(server, lambda _: None)
@@ -165,7 +165,7 @@ async def _facts(
 
 
 async def _forbidden(connection: Connection, *, follows_changes: bool) -> tuple[str, ...]:
-    """Which commands this user may not send, by the server's own word."""
+    """Which commands this user may not send, as the server reports it."""
     wanted = [(command, "rl:doctor") for command in COUNTING]
     if follows_changes:
         wanted += [(command, "hg:doctor") for command in (*CHANGING, "get", "set", "del")]

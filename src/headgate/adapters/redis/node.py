@@ -68,7 +68,7 @@ class Node:
         """The refusals for want of permission that are logged."""
         self._last_error = ""
         self.on_moved: set[Callable[[], None]] = set()
-        """Called when what was here is on another server: connections that are not this node's must follow."""
+        """Called when the data has moved to another server: connections outside this node must follow."""
 
     @property
     def deadline(self) -> float:
@@ -189,7 +189,7 @@ class Node:
                 self._last_error = str(error) or repr(error)
                 self._was_tried = True
                 self._breaker.failed(self._now())
-                # A handshake that is refused for good is an outage to callers: their calls are not at fault.
+                # A handshake that is refused permanently is an outage to callers: their calls are not at fault.
                 self._release(StoreError(self._last_error, transient=True))
                 wait = min(2 * wait, self._timeouts.probe_every)
             else:
@@ -254,7 +254,7 @@ class Node:
         self.moved()
 
     def moved(self) -> None:
-        """Say that what was on this server is on another one from now on."""
+        """Note that the data of this server is on another one from now on."""
         for callback in tuple(self.on_moved):
             callback()
 

@@ -35,11 +35,11 @@ _random: Final = random.SystemRandom()
 _SECONDS_BETWEEN_NAMES: Final = 5.0
 _SECONDS_AFTER_ERROR: Final = 5.0
 _MAX_SERVERS: Final = 1_000
-"""Of which something is kept; those that are gone are among them."""
+"""Servers with an entry, including those that have left."""
 
 
 class ReplicaPeeks:
-    """The replicas of all servers, asked what they know."""
+    """Sends peeks to the replicas of all servers."""
 
     def __init__(self, topology: Topology) -> None:
         """`topology` names the replicas. Nothing is connected yet."""

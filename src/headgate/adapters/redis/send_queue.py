@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 MAX_IN_FLIGHT: Final = 512
 """Checks, in calls of at most 32 hits: some 3 ms of a server's time."""
 FLUSH_AT: Final = 16
-"""So many requests of one group go out at once, without waiting for the end of the iteration."""
+"""This many requests of one group are sent at once, without waiting for the end of the iteration."""
 _SHEDDING_ENDS: Final = 3.0
 """Seconds after the last check that was shed."""
 _SWEEPS_PER_WAIT: Final = 10
@@ -113,7 +113,7 @@ class SendQueue:
             raise
 
     def release(self, number: int = 1) -> None:
-        """Take so many out of flight; waiting checks go out."""
+        """Note that this many are no longer in flight; waiting checks are sent."""
         self.in_flight -= number
         while self._others and not self.is_full:
             waits = self._others.popleft()

@@ -72,7 +72,7 @@ class RedisStore:
         """On event loops that have ended."""
         self._queues: dict[Node, SendQueue] = {}
         self._only: SendQueue | None = None
-        """The queue, if there is one server: one lookup less for every check."""
+        """The queue, if the topology has one server: saves a lookup for every check."""
         self._cross_slot = CrossSlotTake(self)
         self._replica_peeks: ReplicaPeeks | None = None
 
@@ -269,7 +269,7 @@ class RedisStore:
         return await self._reply(self.topology.shard_of(keys[0]), script, len(keys), (*keys, *arguments))
 
     async def present(self, name: str, seconds: float) -> int:
-        """Say that the process `name` is alive, for so many seconds; returns how many are."""
+        """Announce that the process `name` is alive for `seconds`; returns how many processes are."""
         alive = await self.evaluate(scripts.PRESENCE, (_PRESENT,), (name, str(seconds)))
         return alive if isinstance(alive, int) else 1
 

@@ -42,7 +42,7 @@ def level(state: tuple[int, ...] | None, meter: Meter, now: Micros) -> int:
 
 
 def filled(now: Micros, shares: int, meter: Meter) -> State:
-    """The state of a bucket with so many shares in it, of which what it cannot hold is overdrawn."""
+    """The state of a bucket with this many shares in it; what it cannot hold is overdrawn."""
     held = min(shares, meter.max_level)
     return (now, held, min(shares - held, meter.max_overdraft))
 

@@ -53,7 +53,7 @@ class Ring:
         return self.times[self.next - 1] if self.held else EMPTY
 
     def newer(self, count: int) -> Micros:
-        """The entry that so many are at least as new as, itself among them."""
+        """The entry at this rank, counted from the newest, which has rank 1."""
         return self.times[self.next - count]
 
     def count_since(self, cutoff: Micros) -> int:
@@ -101,7 +101,7 @@ def decide(state: Ring | None, meter: Meter, now: Micros, cost: int) -> Outcome:
     reset_after = state.newest() + period - now if live else 0
     retry_after = None
     if cost <= amount:
-        # So many of the oldest in view must leave it; the last of those says when.
+        # This many of the oldest in view must leave it; the last of those says when.
         leaving = live + cost - amount
         retry_after = state.newer(live - leaving + 1) + period - now
     return (state, False, max(0, amount - live), reset_after, retry_after, 0, now, now)

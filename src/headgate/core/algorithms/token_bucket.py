@@ -7,7 +7,7 @@
            0     ╲____╱  ╲__╱              an idle second earns one back
 
 The state holds what is missing, not what is left: `bucket` says how that drains. A full
-bucket misses nothing, so nothing is written or refilled while no request comes.
+bucket lacks nothing, so nothing is written or refilled while no request comes.
 
 With a `max_delay` (action: throttle) a request may also take tokens that will only be
 there within that time; it is told to wait for them.
@@ -37,7 +37,7 @@ State: TypeAlias = tuple[int, int, int, int]
 
 
 def decide(state: State | None, meter: Meter, now: Micros, cost: int) -> Outcome:
-    """Admit if `cost` tokens are there, or (throttling) will be within `max_delay`."""
+    """Admit if the bucket has `cost` tokens, or (throttling) will have them within `max_delay`."""
     state = _present(state, now)
     period = meter.period
     missing = level(state, meter, now)

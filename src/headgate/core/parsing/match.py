@@ -34,7 +34,7 @@ def match(fields: Fields, usual: Spelling, *, stored: bool = False) -> Match:
 
 
 def spelling(fields: Fields, usual: Spelling) -> Spelling:
-    """How paths are compared: what stands in the fields for it, else what is usual."""
+    """How paths are compared: by this rule's fields for it, else by those of the rule set."""
     return Spelling(
         fields.truth("case_sensitive", default=usual.case_sensitive),
         fields.truth("strip_parameters", default=usual.strip_parameters),

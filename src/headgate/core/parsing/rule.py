@@ -70,7 +70,7 @@ _IDLE_FIELDS: Final = {
     Action.ALLOW: (*_COUNTING, "response"),
     Action.BLOCK: _COUNTING,
 }
-"""A rule with 'log' may say all that it would say with another action: it is a rehearsal of that rule."""
+"""A rule with 'log' may have every field of another action: it rehearses that rule."""
 
 
 def rule(body: object, path: Path, problems: list[Problem], usual: Spelling = PLAIN, *, stored: bool = False) -> Rule:
@@ -168,7 +168,7 @@ def _message_problem(message: str) -> str | None:
 
 
 def _refuse_idle_fields(rule: Rule, fields: Fields) -> None:
-    """What has no effect is not accepted in silence. A field that says what is usual may stand there."""
+    """Note every field without effect as a problem, unless it repeats its default."""
     if fields.has("max_delay") and rule.action not in {Action.THROTTLE, Action.LOG}:
         fields.problem(_IDLE.format(rule.action.value), "max_delay")
     if rule.on_shortfall is OnShortfall.DENY and not rule.wait_replicas and not rule.is_gate:

@@ -191,7 +191,7 @@ def _check_zones(
     zones: Zones,
     problems: list[Problem],
 ) -> None:
-    """Whether every time zone that a calendar limit names is there."""
+    """Whether every time zone that a calendar limit names exists here."""
     by_path: list[tuple[Path, Sequence[Limit]]] = [(("rules", index), one.limits) for index, one in enumerate(rules)]
     for tier in tiers.values():
         by_path += [(("tiers", tier.name, "limits", name), named) for name, named in tier.limits.items()]

@@ -114,7 +114,7 @@ def _for_nginx(status: int, problem: Mapping[str, object]) -> list[tuple[str, st
 
 
 def for_envoy(answer: RateLimitResponse) -> Answer:
-    """The JSON form of the answer of Envoy's rate-limit service: 200 or 429, as the service of Envoy's own has it."""
+    """The JSON form of the answer of Envoy's rate-limit service: 200 or 429, as Envoy's own service answers."""
     return 200 if answer.overall_code is Code.OK else 429, _JSON, write_json(answer)
 
 

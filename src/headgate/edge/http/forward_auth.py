@@ -64,7 +64,7 @@ def _original(head: Head, mode: str | None) -> tuple[str | None, str | None]:
     """Method and path of the call.
 
     Each gateway writes its own pair of headers and may let the other pair through as the caller
-    sent it, so the first that is there counts, beginning with the gateway's own.
+    sent it, so the first pair found counts, beginning with the gateway's own.
     """
     if mode == NGINX and head.get(_FORWARDED[1]) is not None:
         msg = "mode=nginx and the header X-Forwarded-Uri describe the call twice; let the gateway clear one of them"

@@ -49,12 +49,12 @@ _WITHOUT_QUERY: Final = frozenset({_CHECK, "/v1/check:batch", "/v1/peek", "/v1/r
 """A query there, as in `?user=u1`, is a mistake: nothing would read it."""
 _OTHER_PATH: Final = "other"
 _OVERLOADED_SECONDS: Final = 5.0
-"""After so long, `/readyz` says that this process sheds checks; a short burst does not matter to load balancers."""
+"""After this many seconds `/readyz` reports that this process sheds checks; load balancers ignore a short burst."""
 
 _BATCH_SLICE: Final = 64
 """Checks of one batch in flight: two milliseconds, and as many as a store takes in one call."""
 _SMALL_BATCH: Final = 8
-"""A batch of so many is not cut into pieces."""
+"""A batch of up to this many checks is not split."""
 
 
 class DecisionService:
@@ -72,10 +72,10 @@ class DecisionService:
         metrics: Callable[[], str] | None = None,
         reset: Reset = Reset.NEXT,
     ) -> None:
-        """Without an `identity` callers are taken by their word, or by their address.
+        """Without an `identity`, a caller is who it says it is, or its address.
 
         `running_on` says for `/readyz` where the rules come from, `shedding_for` for how many seconds checks have been
-        shed. With a `token`, only who sends it is answered. Services with the same `secret` settle each other's
+        shed. With a `token`, callers must send it. Services with the same `secret` settle each other's
         reservations. `metrics` is the text of `/metrics`; without it, the service's own samples. `reset` is what
         `X-RateLimit-Reset` says.
         """
