@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from tests.support.valkey import Server
 
 EXAMPLES: Final = Path(__file__).parents[2] / "examples"
+_PATIENT: Final = "deadline_ms=5000"
+"""A server beside many other tests is slower than one that serves."""
 _WORKERS: Final = 4
 
 
@@ -76,7 +78,7 @@ def test_limits_hold_under_four_workers(module: str, interface: str, valkey: Ser
     """Of 60 calls to four processes at once exactly 20 an hour pass, and the headers tell the truth."""
     apart = httpx.Limits(max_keepalive_connections=0)  # a connection for each, so that all processes are asked
     with (
-        _serving(module, interface, f"headgate+{valkey.url}") as url,
+        _serving(module, interface, f"headgate+{valkey.url}?{_PATIENT}") as url,
         httpx.Client(base_url=url, timeout=20, limits=apart) as client,
     ):
 
@@ -96,7 +98,7 @@ def test_limits_hold_under_four_workers(module: str, interface: str, valkey: Ser
 @pytest.mark.parametrize("name", sorted(limits.strategies.STRATEGIES))
 def test_strategies_on_one_server(name: str, valkey: Server) -> None:
     """Every strategy of limits counts on a real server, and two storages count together."""
-    storages = [limits.storage.storage_from_string(f"headgate+{valkey.url}") for _ in range(2)]
+    storages = [limits.storage.storage_from_string(f"headgate+{valkey.url}?{_PATIENT}") for _ in range(2)]
     one, other = (limits.strategies.STRATEGIES[name](storage) for storage in storages)
     item = RateLimitItemPerHour(10)
     assert one.hit(item, "a", cost=6)
@@ -113,7 +115,7 @@ def test_a_storage_that_is_dropped_leaves_no_connection(cluster_setup: ClusterSe
     """Also while the map of a cluster was just read, and connections to nodes without slots are being closed."""
     others = threading.enumerate()
     for number in range(5):
-        storage = limits.storage.storage_from_string(f"headgate+{cluster_setup.url}")
+        storage = limits.storage.storage_from_string(f"headgate+{cluster_setup.url}?{_PATIENT}")
         limits.strategies.FixedWindowRateLimiter(storage).hit(RateLimitItemPerHour(3), f"dropped-{number}")
         (thread,) = [each for each in threading.enumerate() if each.name == "headgate" and each not in others]
         del storage
@@ -128,6 +130,6 @@ def test_cluster_and_sentinel(cluster_setup: ClusterSetup, sentinel_setup: Senti
     """The same on a cluster and behind sentinels."""
     item = RateLimitItemPerHour(3)
     for url in (cluster_setup.url, sentinel_setup.url):
-        storage = limits.storage.storage_from_string(f"headgate+{url}")
+        storage = limits.storage.storage_from_string(f"headgate+{url}?{_PATIENT}")
         for name, kind in limits.strategies.STRATEGIES.items():
             assert [kind(storage).hit(item, name) for _ in range(4)] == [True, True, True, False]
