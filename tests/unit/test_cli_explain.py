@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -15,6 +15,9 @@ from headgate.core.explanation import MAX_LOST
 from headgate.dataplane.inspection import explain
 from headgate.testing import FakeClock
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
 TIERS = {"free": {"limits": {"search": "2/minute"}}}
 RULES: list[dict[str, Any]] = [
     {"name": "search", "per": "user", "limits": "tier:search", "algorithm": "fixed_window"},
@@ -25,10 +28,15 @@ RULES: list[dict[str, Any]] = [
 
 
 def printed(
-    capsys: pytest.CaptureFixture[str], request: Request, *, checks: int = 0, blocks: list[Any] | None = None
+    capsys: pytest.CaptureFixture[str],
+    request: Request,
+    *,
+    checks: int = 0,
+    blocks: list[Any] | None = None,
+    more: Sequence[dict[str, Any]] = (),
 ) -> str:
     async def run() -> None:
-        rules = {"tiers": TIERS, "rules": RULES}
+        rules = {"tiers": TIERS, "rules": [*RULES, *more]}
         async with Limiter.open(rules=rules, clock=FakeClock()) as limiter:
             limiter.snapshots.publish_blocks(BlockList(blocks or []))
             for _ in range(checks):
@@ -50,8 +58,11 @@ def test_what_applies_is_told_with_what_is_left(capsys: pytest.CaptureFixture[st
 
 
 def test_what_other_servers_take_the_path_for_is_told(capsys: pytest.CaptureFixture[str]) -> None:
-    """A path that can be read in two ways is shown with the other one."""
-    out = printed(capsys, Request(path="/files/..%2Fx"))
+    """A path that can be read in two ways is shown with the other one, if other rules match that."""
+    path = Request(path="/files/..%2Fx")
+    assert "other servers" not in printed(capsys, path)
+    files = {"name": "files", "layer": "files", "match": {"endpoints": ["/files/*"]}, "limits": "5/minute"}
+    out = printed(capsys, path, more=[files])
     assert "for /x on tier free" in out
     assert "other servers read the path as " in out
     assert "/files/../x" in out
