@@ -26,7 +26,8 @@ _TEREDO, _TEREDO_SHIFT = 0x2001_0000, 96
 _OCTETS: Final = 4
 _MAX_OCTET: Final = 255
 _MAX_TEXT: Final = 64
-_MAX_REMEMBERED: Final = 8_192
+_MAX_REMEMBERED: Final = 16_384
+"""Addresses; they take up to 6 MB. With more callers than that at a time an address is parsed again."""
 
 
 class Address(NamedTuple):
