@@ -75,6 +75,10 @@ class ClusterSetup:
     def _live_node(self) -> Server:
         return next(node for node in self.nodes if node.answers)
 
+    def has_slots(self, server: Server, seen_by: Server) -> bool:
+        """Whether a node takes another one for the primary of some slots."""
+        return any(owner is server for _, _, owner in self._ranges(seen_by))
+
     def _owner(self, node: Server, slot: int) -> Server:
         return next(owner for first, last, owner in self._ranges(node) if first <= slot <= last)
 
